@@ -1,0 +1,46 @@
+"""The Transformer of "Attention Is All You Need", as software to rely on.
+
+Importing this package is cheap: torch is imported only once a name that needs it is used.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+__version__ = "0.1.0.dev0"
+
+if TYPE_CHECKING:
+    from headwise.config import Config, Vocab
+    from headwise.errors import HeadwiseError
+    from headwise.model import Transformer, check_batch
+    from headwise.recipes import load_recipe
+    from headwise.training import TrainingStep
+
+__all__ = [
+    "Config",
+    "HeadwiseError",
+    "TrainingStep",
+    "Transformer",
+    "Vocab",
+    "check_batch",
+    "load_recipe",
+]
+
+_HOMES = {
+    "Config": "headwise.config",
+    "HeadwiseError": "headwise.errors",
+    "TrainingStep": "headwise.training",
+    "Transformer": "headwise.model",
+    "Vocab": "headwise.config",
+    "check_batch": "headwise.model",
+    "load_recipe": "headwise.recipes",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'headwise' has no attribute {name!r}")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOMES])

@@ -1,0 +1,44 @@
+"""`headwise config`: a recipe with every value filled in, or what in it departs from the paper."""
+
+import click
+
+EPILOG = """\b
+Examples:
+  headwise config                         the paper's base model
+  headwise config big > mine.toml         a recipe of your own to start from
+  headwise config mine.toml --set model.dropout=0.2
+  headwise config table3-b-dk16           a row of Table 3, with its parameter count
+  headwise config mine.toml --paper       what departs from the paper, and from which section
+
+\b
+Shipped recipes: base, big, and the rows of Table 3 at its vocabulary of 40,960:
+  table3-base, table3-big, table3-a-h1 -h4 -h16 -h32, table3-b-dk16 -dk32,
+  table3-c-n2 -n4 -n8 -d256 -d1024 -ff1024 -ff4096,
+  table3-d-drop0 -drop2 -ls0 -ls2, table3-e-learned
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("recipe", default="base")
+@click.option(
+    "--set",
+    "overrides",
+    metavar="KEY=VALUE",
+    multiple=True,
+    help="Change one value, as in --set train.max_steps=100. May be given several times.",
+)
+@click.option("--paper", is_flag=True, help="Print the departures from the paper instead.")
+def config(recipe: str, overrides: tuple[str, ...], paper: bool) -> None:
+    """Print a recipe with every value filled in.
+
+    RECIPE is a shipped recipe's name or a TOML file; without it, the paper's base model. What is
+    printed is itself a recipe, with the parameter count as a comment.
+    """
+    from headwise.paper import describe_departures, describe_size
+    from headwise.recipes import load_recipe
+
+    resolved = load_recipe(recipe, overrides)
+    if paper:
+        click.echo(describe_departures(resolved))
+    else:
+        click.echo(f"# {describe_size(resolved)}\n{resolved.to_toml()}", nl=False)

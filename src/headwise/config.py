@@ -1,0 +1,378 @@
+"""Everything an experiment can vary, with the paper's base model as the defaults.
+
+`Config` has one section for each part: task, data, model, train, decode. An empty recipe is the
+paper's base model; a recipe states only its differences. Sections are frozen, take keywords
+only, and check themselves when they are made, whether by a TOML file, `--set` or Python code.
+"""
+
+import dataclasses
+import difflib
+import json
+import math
+import tomllib
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
+
+from headwise.errors import ConfigError
+
+FORMAT_VERSION = 1
+"""The recipe format's version; a run's config.toml states the one it was written in."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Vocab:
+    """The sizes of the two vocabularies and the ids that mean something to every part.
+
+    Source sequences end in eos; targets start from bos and end in eos.
+    """
+
+    source_size: int
+    target_size: int
+    pad: ClassVar[int] = 0
+    unk: ClassVar[int] = 1
+    bos: ClassVar[int] = 2
+    eos: ClassVar[int] = 3
+
+    def __post_init__(self) -> None:
+        for name in ("source_size", "target_size"):
+            if getattr(self, name) <= self.eos + 1:
+                raise ConfigError(f"{name} is {getattr(self, name)}; the special ids alone take 4")
+
+    @classmethod
+    def shared(cls, size: int) -> Self:
+        """Make the vocabulary that source and target have in common."""
+        return cls(source_size=size, target_size=size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataConfig:
+    """What the text is turned into (§5.1)."""
+
+    name: ClassVar[str] = "data"
+
+    vocab_size: int = 37_000
+    """Entries of the vocabulary, special ids included; the paper's is shared by both languages."""
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+        _require_at_least(self, 5, "vocab_size")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig:
+    """The model (§3) and the dropout inside it (§5.4)."""
+
+    name: ClassVar[str] = "model"
+
+    kind: Literal["transformer"] = "transformer"
+    """The architecture."""
+    d_model: int = 512
+    """Width of every sub-layer's input and output."""
+    d_ff: int = 2048
+    """Inner width of the feed-forward sub-layer."""
+    num_layers: int = 6
+    """Layers of the encoder, and as many of the decoder (the paper's N)."""
+    num_heads: int = 8
+    """Attention heads (the paper's h)."""
+    d_k: int = 0
+    """Width of a head's queries and keys; 0 means d_model / num_heads and is replaced by it."""
+    d_v: int = 0
+    """Width of a head's values; 0 means d_model / num_heads and is replaced by it."""
+    attention_bias: bool = True
+    """Biases on attention's projections: absent from the formula, present in Table 3's counts."""
+    norm_order: Literal["post", "pre"] = "post"
+    """LayerNorm after the residual sum (the paper), or before the sub-layer with final norms."""
+    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
+    """Fixed sinusoids of any length, or a learned vector for each position (Table 3 E)."""
+    max_positions: int = 1024
+    """Longest sequence that learned positions cover; sinusoids have no limit and ignore it."""
+    tying: Literal["three-way", "two-way", "untied"] = "three-way"
+    """One matrix for both embeddings and the output; for target and output; or three matrices."""
+    dropout: float = 0.1
+    """Rate on each sub-layer's output and on the sums of embeddings and positions."""
+    attention_dropout: float = 0.0
+    """Rate on the attention weights; the paper's parser uses it, its translation models do not."""
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+        _require_at_least(self, 1, "d_model", "d_ff", "num_layers", "num_heads", "max_positions")
+        if self.positions == "sinusoidal":
+            _require(self, "d_model", self.d_model % 2 == 0, "even, to pair sines with cosines")
+        _require_not_negative(self, "d_k", "d_v")
+        for key in ("d_k", "d_v"):
+            if getattr(self, key) == 0:
+                _require(
+                    self,
+                    "num_heads",
+                    self.d_model % self.num_heads == 0,
+                    f"a divisor of model.d_model = {self.d_model}, or set model.{key}",
+                )
+                object.__setattr__(self, key, self.d_model // self.num_heads)
+        _require_share(self, "dropout", "attention_dropout")
+
+    def count_parameters(self, vocab: Vocab) -> int:
+        """Count the trainable parameters without building the model."""
+        d, h, biases = self.d_model, self.num_heads, int(self.attention_bias)
+        projections = h * (2 * self.d_k + self.d_v)
+        attention = (d + biases) * projections + h * self.d_v * d + biases * d
+        feed_forward = (d + 1) * self.d_ff + (self.d_ff + 1) * d
+        norm = 2 * d
+        encoder_layer = attention + feed_forward + 2 * norm
+        decoder_layer = 2 * attention + feed_forward + 3 * norm
+        final_norms = 2 * norm if self.norm_order == "pre" else 0
+        positions = 2 * self.max_positions * d if self.positions == "learned" else 0
+        rows = {
+            "three-way": vocab.target_size,
+            "two-way": vocab.source_size + vocab.target_size,
+            "untied": vocab.source_size + 2 * vocab.target_size,
+        }[self.tying]
+        layers = self.num_layers * (encoder_layer + decoder_layer)
+        return layers + final_norms + positions + rows * d
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainConfig:
+    """How the model is trained (§5)."""
+
+    name: ClassVar[str] = "train"
+
+    batch_tokens: int = 25_000
+    """Tokens of each side in one batch; an update takes `accumulate` such batches."""
+    accumulate: int = 1
+    """Batches whose gradients make one update: small machines reach a large batch by it."""
+    schedule: Literal["paper", "inverse-sqrt", "linear", "cosine"] = "paper"
+    """The paper's learning rate, or warm-up to `peak_rate` followed by the decay named."""
+    peak_rate: float = 0.0
+    """Learning rate at the end of warm-up; the paper's schedule has its own and wants 0 here."""
+    warmup_steps: int = 4000
+    """Updates over which the learning rate rises."""
+    adam_beta1: float = 0.9
+    """Decay of Adam's mean of gradients."""
+    adam_beta2: float = 0.98
+    """Decay of Adam's mean of squared gradients."""
+    adam_epsilon: float = 1e-9
+    """What Adam adds to the root of the latter."""
+    label_smoothing: float = 0.1
+    """Probability mass taken from the right token and spread over all others."""
+    max_steps: int = 100_000
+    """Updates after which training ends."""
+    max_minutes: float = 0.0
+    """Minutes of wall clock after which training ends; 0 sets no such limit."""
+    save_every_steps: int = 0
+    """Updates from one checkpoint to the next; 0 leaves it to the clock."""
+    save_every_minutes: float = 10.0
+    """Minutes from one checkpoint to the next; 0 leaves it to the steps."""
+    average_last: int = 5
+    """Checkpoints whose weights are averaged into the final model."""
+    seed: int = 1
+    """What every random number is derived from."""
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+        _require_at_least(
+            self, 1, "batch_tokens", "accumulate", "warmup_steps", "max_steps", "average_last"
+        )
+        _require_not_negative(
+            self, "peak_rate", "max_minutes", "save_every_steps", "save_every_minutes", "seed"
+        )
+        if self.schedule == "paper":
+            _require(
+                self,
+                "peak_rate",
+                self.peak_rate == 0,
+                "0 with train.schedule = 'paper', which sets it",
+            )
+        else:
+            _require(
+                self,
+                "peak_rate",
+                self.peak_rate > 0,
+                f"set with train.schedule = {self.schedule!r}",
+            )
+        _require_share(self, "label_smoothing", "adam_beta1", "adam_beta2")
+        _require_not_negative(self, "adam_epsilon")
+        _require(self, "adam_epsilon", self.adam_epsilon > 0, "above 0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DecodeConfig:
+    """How translations are searched for (§6.1)."""
+
+    name: ClassVar[str] = "decode"
+
+    beam: int = 4
+    """Hypotheses kept open for each sentence."""
+    alpha: float = 0.6
+    """Strength of the length penalty; 0 compares plain log-probabilities."""
+    penalty: Literal["gnmt", "power"] = "gnmt"
+    """((5 + length) / 6)^alpha, or length^alpha as most other toolkits have it."""
+    stop: Literal["bound", "count"] = "bound"
+    """End when no open hypothesis can still win, or once `beam` hypotheses have finished."""
+    max_extra_tokens: int = 50
+    """How many tokens longer than its own source a translation may become."""
+
+    def __post_init__(self) -> None:
+        _check_types(self)
+        _require_at_least(self, 1, "beam")
+        _require_not_negative(self, "alpha", "max_extra_tokens")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """One experiment: a recipe with every value filled in."""
+
+    task: Literal["translation"] = "translation"
+    data: DataConfig = field(default_factory=DataConfig)
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    decode: DecodeConfig = field(default_factory=DecodeConfig)
+
+    def __post_init__(self) -> None:
+        if self.task != "translation":
+            raise ConfigError(f"task = {self.task!r} must be 'translation'")
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Build a config from a recipe's tables; what they leave out is the paper's."""
+        version = values.get("format_version", FORMAT_VERSION)
+        if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
+            raise ConfigError(
+                f"format_version = {version!r}, but this Headwise reads up to {FORMAT_VERSION}: "
+                "upgrade Headwise"
+            )
+        known = [*SECTIONS, "task", "format_version"]
+        for key in values:
+            if key not in known:
+                raise ConfigError(_unknown_key(key, [*known, *all_keys()]))
+        sections: dict[str, Any] = {
+            name: _build_section(kind, values[name])
+            for name, kind in SECTIONS.items()
+            if name in values
+        }
+        if "task" in values:
+            sections["task"] = values["task"]
+        return cls(**sections)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the tables of the recipe that builds exactly this config."""
+        return {"format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
+
+    def to_toml(self) -> str:
+        """Write the recipe that builds exactly this config."""
+        lines: list[str] = []
+        for key, value in self.to_dict().items():
+            if isinstance(value, dict):
+                lines += ["", f"[{key}]", *(f"{k} = {_toml_value(v)}" for k, v in value.items())]
+            else:
+                lines.append(f"{key} = {_toml_value(value)}")
+        return "\n".join(lines) + "\n"
+
+
+Section = DataConfig | ModelConfig | TrainConfig | DecodeConfig
+SECTIONS: dict[str, type[Section]] = {
+    kind.name: kind for kind in (DataConfig, ModelConfig, TrainConfig, DecodeConfig)
+}
+
+
+def all_keys() -> list[str]:
+    """List every key that `--set` takes, as section.key."""
+    return ["task"] + [f"{name}.{key}" for name, kind in SECTIONS.items() for key in _keys(kind)]
+
+
+def parse_toml(text: str, source: str) -> dict[str, Any]:
+    """Parse a recipe; `source` is how error messages call it."""
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{source}: not valid TOML: {error}") from error
+
+
+def apply_override(values: dict[str, Any], override: str) -> dict[str, Any]:
+    """Return the recipe's tables with one `section.key=value` laid over them.
+
+    The value is read as TOML; what is not TOML is a string, so that words need no quotes.
+    """
+    key, equals, text = override.partition("=")
+    key = key.strip()
+    if not equals:
+        raise ConfigError(f"--set {override}: write it as section.key=value")
+    if key not in all_keys():
+        raise ConfigError(f"--set {override}: {_unknown_key(key, all_keys())}")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    section, dot, name = key.partition(".")
+    if not dot:
+        return {**values, key: value}
+    table = values.get(section, {})
+    return {**values, section: {**table, name: value} if isinstance(table, dict) else table}
+
+
+def _build_section(kind: type[Section], table: Any) -> Section:
+    if not isinstance(table, dict):
+        raise ConfigError(f"{kind.name} = {table!r} must be a table: write [{kind.name}]")
+    for key in table:
+        if key not in _keys(kind):
+            valid = [f"{kind.name}.{name}" for name in _keys(kind)]
+            raise ConfigError(_unknown_key(f"{kind.name}.{key}", valid))
+    return kind(**table)
+
+
+def _keys(kind: type[Section]) -> list[str]:
+    return [f.name for f in dataclasses.fields(kind)]
+
+
+def _unknown_key(key: str, valid: list[str]) -> str:
+    near = difflib.get_close_matches(key, valid, n=1, cutoff=0.0)
+    return f"unknown key {key!r}: did you mean {near[0]!r}?"
+
+
+def _toml_value(value: object) -> str:
+    # JSON writes strings, numbers and booleans as TOML does; nan and inf are refused above.
+    return json.dumps(value, ensure_ascii=False)
+
+
+_TYPE_NAMES: dict[type, str] = {
+    int: "a whole number",
+    float: "a number",
+    bool: "true or false",
+    str: "a string",
+}
+
+
+def _check_types(section: Any) -> None:
+    """Check each field of a section against its annotation; whole numbers will do for a float."""
+    for key, kind in get_type_hints(type(section)).items():
+        if get_origin(kind) is ClassVar:
+            continue
+        value = getattr(section, key)
+        if kind is float and type(value) is int:
+            object.__setattr__(section, key, float(value))
+        elif get_origin(kind) is Literal:
+            choices = ", ".join(map(repr, get_args(kind)))
+            _require(section, key, value in get_args(kind), f"one of {choices}")
+        else:
+            _require(section, key, type(value) is kind, _TYPE_NAMES[kind])
+
+
+def _require(section: Any, key: str, holds: bool, expected: str) -> None:
+    if not holds:
+        name, value = f"{section.name}.{key}", getattr(section, key)
+        raise ConfigError(f"{name} = {value!r} must be {expected}")
+
+
+def _require_at_least(section: Any, least: int, *keys: str) -> None:
+    for key in keys:
+        _require(section, key, getattr(section, key) >= least, f"at least {least}")
+
+
+def _require_share(section: Any, *keys: str) -> None:
+    for key in keys:
+        _require(section, key, 0.0 <= getattr(section, key) < 1.0, "at least 0 and below 1")
+
+
+def _require_not_negative(section: Any, *keys: str) -> None:
+    for key in keys:
+        value = getattr(section, key)
+        _require(section, key, value >= 0 and math.isfinite(value), "a number, 0 or more")

@@ -1,0 +1,31 @@
+"""Every error that Headwise raises on purpose.
+
+    HeadwiseError
+    ├── ConfigError      a recipe, an override or a combination of settings
+    ├── DataError        text or token ids that cannot be used
+    ├── CheckpointError  a run directory or a file in it
+    └── RequestError     a request to translate, explain or serve
+
+Each message says what is wrong, where (file, line or key) and what to do about it.
+The command line prints it as one line and exits with 2.
+"""
+
+
+class HeadwiseError(Exception):
+    """The root: catch this to catch everything that is the input's fault, not a bug."""
+
+
+class ConfigError(HeadwiseError):
+    """A recipe, an override or a combination of settings is wrong."""
+
+
+class DataError(HeadwiseError):
+    """Text or token ids cannot be used as they are."""
+
+
+class CheckpointError(HeadwiseError):
+    """A run directory, or a file in it, cannot be used as it is."""
+
+
+class RequestError(HeadwiseError):
+    """A request asks for something that cannot be done."""

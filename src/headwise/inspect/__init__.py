@@ -1,0 +1,1 @@
+"""Looking inside: attention explained step by step."""

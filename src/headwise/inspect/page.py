@@ -1,0 +1,95 @@
+"""Explanations as one self-contained page: no script, no request, light and dark."""
+
+from html import escape
+
+from headwise.inspect.explain import Step, Table, number
+
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1d2430; --dim: #5b6676; --line: #d5dbe3;
+  --paper: #fbfcfd; --card: #ffffff; --accent: #1f5fbf; --heat: 31, 95, 191; --works: #17663a; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6eaf0; --dim: #9aa6b6; --line: #343c49;
+  --paper: #12161c; --card: #1a2029; --accent: #7db1ff; --heat: 125, 177, 255;
+  --works: #7fd4a2; } }
+* { box-sizing: border-box; }
+body { margin: 0; background: var(--paper); color: var(--ink);
+  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif; }
+main { max-width: 60rem; margin: 0 auto; padding: 2rem 1rem 4rem; }
+h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .25rem; }
+h2 { font-size: 1.15rem; margin: 0; }
+.lead, .reason { color: var(--dim); margin: .25rem 0 0; }
+ol { list-style: none; margin: 1.5rem 0 0; padding: 0; display: grid; gap: 1rem; }
+li { background: var(--card); border: 1px solid var(--line); border-radius: .6rem;
+  padding: 1rem 1.25rem; }
+.formula, .worked, td, th, caption { font-family: ui-monospace, "DejaVu Sans Mono", monospace;
+  font-variant-numeric: tabular-nums; }
+.formula { color: var(--accent); margin: .25rem 0 0; }
+.worked { color: var(--works); margin: .75rem 0 0; overflow-wrap: anywhere; font-size: .9rem; }
+.tables { display: flex; flex-wrap: wrap; gap: 1.5rem; margin-top: .75rem; }
+.scroll { overflow-x: auto; max-width: 100%; }
+table { border-collapse: collapse; }
+caption { text-align: left; font-weight: 600; padding-bottom: .25rem; }
+td, th { border: 1px solid var(--line); padding: .25rem .6rem; text-align: right;
+  font-size: .9rem; }
+th { color: var(--dim); font-weight: 500; }
+td.weight { background: rgba(var(--heat), calc(var(--share) * .75)); }
+"""
+
+
+def render_page(steps: list[Step]) -> str:
+    """Return the walk as an HTML document."""
+    items = "\n".join(_step(position, step) for position, step in enumerate(steps, 1))
+    return f"""<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>One head of attention, step by step</title>
+<style>{_STYLE}</style>
+</head>
+<body>
+<main>
+<h1>One head of attention, step by step</h1>
+<p class="lead">Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V
+ · “Attention Is All You Need”, §3.2.1</p>
+<ol>
+{items}
+</ol>
+</main>
+</body>
+</html>
+"""
+
+
+def _step(position: int, step: Step) -> str:
+    tables = "\n".join(_table(table) for table in step.tables)
+    worked = f'<p class="worked">{escape(step.worked)}</p>' if step.worked else ""
+    return f"""<li>
+<h2>{position}. {escape(step.title)}</h2>
+<p class="formula">{escape(step.formula)}</p>
+<p class="reason">{escape(step.reason)}</p>
+<div class="tables">
+{tables}
+</div>
+{worked}
+</li>"""
+
+
+def _table(table: Table) -> str:
+    head = ""
+    if table.column_labels is not None:
+        cells = "".join(f'<th scope="col">{escape(label)}</th>' for label in table.column_labels)
+        head = f"<thead><tr><td></td>{cells}</tr></thead>"
+    rows = "\n".join(
+        f'<tr><th scope="row">{escape(label)}</th>'
+        + "".join(_cell(value, table.is_weights) for value in row)
+        + "</tr>"
+        for label, row in zip(table.row_labels, table.values, strict=True)
+    )
+    caption = f"<caption>{escape(table.name)}</caption>"
+    body = f"<tbody>\n{rows}\n</tbody>"
+    return f'<div class="scroll"><table>{caption}{head}{body}</table></div>'
+
+
+def _cell(value: float, is_weight: bool) -> str:
+    attributes = f' class="weight" style="--share:{value:.4f}"' if is_weight else ""
+    return f"<td{attributes}>{number(value)}</td>"

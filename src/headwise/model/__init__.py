@@ -1,0 +1,16 @@
+"""§3 of the paper, in its order: attention, layers, embeddings, positions, the whole.
+
+Shapes, everywhere in this folder:
+
+    B batch      S source length    T target length    D d_model    H heads
+    K per head   F d_ff             V vocabulary       W beam
+
+A line that changes a shape ends with the new one. Masks are True where attention is allowed.
+The model knows token ids and never text; it holds no loss and no mode.
+"""
+
+from headwise.model.batch import check_batch
+from headwise.model.masks import Allowed
+from headwise.model.transformer import State, Trace, Transformer
+
+__all__ = ["Allowed", "State", "Trace", "Transformer", "check_batch"]

@@ -1,0 +1,51 @@
+"""From one projection's output to the heads of several operands, and back in the gradient."""
+
+from itertools import accumulate
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+def split_heads(projected: Tensor, num_heads: int, widths: tuple[int, ...]) -> tuple[Tensor, ...]:
+    """Cut [B, T, sum of H*width] into one [B, H, T, width] for each width, without copying.
+
+    Paper: §3.2.2, the h projections of each operand stand next to each other in one matrix.
+    """
+    if torch.compiler.is_compiling():
+        return _views(projected, num_heads, widths)
+    return _SplitHeads.apply(projected, num_heads, widths)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def _views(projected: Tensor, num_heads: int, widths: tuple[int, ...]) -> tuple[Tensor, ...]:
+    ends = list(accumulate(num_heads * width for width in widths))
+    return tuple(
+        projected[..., end - num_heads * width : end]
+        .unflatten(-1, (num_heads, width))
+        .transpose(1, 2)  # [B, H, T, K]
+        for end, width in zip(ends, widths, strict=True)
+    )
+
+
+class _SplitHeads(torch.autograd.Function):
+    """Split with a gradient that writes each operand's part straight into its place.
+
+    Autograd's own way back through transpose, view and slice copies every part three times.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, projected: Tensor, num_heads: int, widths: tuple[int, ...]
+    ) -> tuple[Tensor, ...]:
+        ctx.num_heads, ctx.widths = num_heads, widths
+        return _views(projected, num_heads, widths)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        batch, num_heads, length, _ = grads[0].shape
+        grad = grads[0].new_empty(batch, length, num_heads * sum(ctx.widths))
+        for part, given in zip(_views(grad, num_heads, ctx.widths), grads, strict=True):
+            part.copy_(given)
+        return grad, None, None

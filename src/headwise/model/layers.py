@@ -1,0 +1,162 @@
+"""The layer that encoder and decoder are stacks of, and the stack.
+
+Paper: §3.1 and §3.3.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from torch import Tensor, nn
+
+from headwise.config import ModelConfig
+from headwise.model.attention import MultiHeadAttention
+from headwise.model.cache import KeyValueCache
+from headwise.model.dropout import add_dropped
+from headwise.model.linear import Linear
+from headwise.model.masks import Allowed
+
+_NORM_EPSILON = 1e-6  # The paper is silent; this is the authors' first public code.
+
+
+@dataclass(frozen=True)
+class StackTrace:
+    """The attention weights of one stack, a tensor for each layer, filled as the stack runs."""
+
+    self_attention: list[Tensor] = field(default_factory=list)  # each [B, H, T, T]
+    cross_attention: list[Tensor] = field(default_factory=list)  # each [B, H, T, S]
+
+
+@dataclass(frozen=True)
+class Memory:
+    """One layer's view of what it attends to across stacks: projected once, used at every step."""
+
+    keys: Tensor  # [B, H, S, K]
+    values: Tensor  # [B, H, S, Kv]
+    allowed: Allowed
+
+
+class FeedForward(nn.Module):
+    """Apply max(0, x W1 + b1) W2 + b2 to each position alike.
+
+    Paper: §3.3, eq. 2.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.inner = Linear(config.d_model, config.d_ff)
+        self.outer = Linear(config.d_ff, config.d_model)
+
+    def forward(self, x: Tensor) -> Tensor:
+        # In place is safe and saves a pass, but only on the flat product itself: on a view of it
+        # autograd would copy the whole.
+        hidden: Tensor = self.inner(x.flatten(0, 1)).relu_()  # [B*T, F]
+        output: Tensor = self.outer(hidden).view_as(x)  # [B, T, D]
+        return output
+
+
+class Residual(nn.Module):
+    """Wrap a sub-layer in its residual connection, dropout and layer normalisation.
+
+    Paper: §3.1, LayerNorm(x + Sublayer(x)), with the dropout of §5.4.
+    Departs from the paper with `norm_order = "pre"`: x + Sublayer(LayerNorm(x)), which trains
+    deep stacks without warm-up.
+    """
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(config.d_model, eps=_NORM_EPSILON)
+        self.normalise_first = config.norm_order == "pre"
+        self.dropout_rate = config.dropout
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        rate = self.dropout_rate if self.training else 0.0
+        if self.normalise_first:
+            return add_dropped(x, sublayer(self.norm(x)), rate)
+        normalised: Tensor = self.norm(add_dropped(x, sublayer(x), rate))
+        return normalised
+
+
+class Layer(nn.Module):
+    """One layer: self-attention, attention over a memory if it has one, feed-forward.
+
+    Without the middle it is the encoder's layer, with it the decoder's.
+
+    Paper: §3.1.
+    """
+
+    def __init__(self, config: ModelConfig, *, attends_to_memory: bool) -> None:
+        super().__init__()
+        self.self_attention = MultiHeadAttention(config)
+        self.self_attention_residual = Residual(config)
+        self.cross_attention = MultiHeadAttention(config) if attends_to_memory else None
+        self.cross_attention_residual = Residual(config) if attends_to_memory else None
+        self.feed_forward = FeedForward(config)
+        self.feed_forward_residual = Residual(config)
+
+    def forward(
+        self,
+        x: Tensor,
+        allowed: Allowed,
+        memory: Memory | None = None,
+        *,
+        cache: KeyValueCache | None = None,
+        trace: StackTrace | None = None,
+    ) -> Tensor:
+        self_trace = None if trace is None else trace.self_attention
+        x = self.self_attention_residual(
+            x, lambda y: self.self_attention(y, allowed, cache=cache, trace=self_trace)
+        )
+        cross = self.cross_attention
+        if cross is not None and self.cross_attention_residual is not None:
+            assert memory is not None, "a layer that attends to a memory was given none"
+            keys_values, memory_allowed = (memory.keys, memory.values), memory.allowed
+            cross_trace = None if trace is None else trace.cross_attention
+            x = self.cross_attention_residual(
+                x, lambda y: cross.cross(y, keys_values, memory_allowed, trace=cross_trace)
+            )
+        output: Tensor = self.feed_forward_residual(x, self.feed_forward)
+        return output
+
+    def remember(self, memory: Tensor, allowed: Allowed) -> Memory:
+        """Project a memory to this layer's keys and values."""
+        assert self.cross_attention is not None, "this layer attends to no memory"
+        return Memory(*self.cross_attention.keys_values(memory), allowed)
+
+
+class Stack(nn.Module):
+    """N layers over embedded input: encoder, decoder, or either alone.
+
+    With a memory it is the paper's decoder. Without one it is the encoder or, given a causal
+    `Allowed`, a language model; what is embedded (tokens, patches, frames) is not its business.
+
+    Paper: §3.1. No norm follows the post-norm stack; pre-norm leaves its sum unnormalised and
+    needs one.
+    """
+
+    def __init__(self, config: ModelConfig, *, attends_to_memory: bool) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            Layer(config, attends_to_memory=attends_to_memory) for _ in range(config.num_layers)
+        )
+        self.final_norm = (
+            nn.LayerNorm(config.d_model, eps=_NORM_EPSILON) if config.norm_order == "pre" else None
+        )
+
+    def forward(
+        self,
+        x: Tensor,  # [B, T, D]
+        allowed: Allowed,
+        memories: list[Memory] | None = None,
+        *,
+        caches: list[KeyValueCache] | None = None,
+        trace: StackTrace | None = None,
+    ) -> Tensor:  # [B, T, D]
+        for number, layer in enumerate(self.layers):
+            memory = None if memories is None else memories[number]
+            cache = None if caches is None else caches[number]
+            x = layer(x, allowed, memory, cache=cache, trace=trace)
+        return x if self.final_norm is None else self.final_norm(x)
+
+    def remember(self, memory: Tensor, allowed: Allowed) -> list[Memory]:
+        """Project a memory for every layer, once for all the steps that will attend to it."""
+        return [layer.remember(memory, allowed) for layer in self.layers]  # type: ignore[operator]

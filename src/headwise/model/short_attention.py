@@ -1,0 +1,90 @@
+"""Exact attention for sentences, on CPU, where torch's fused kernel is at its worst.
+
+A sentence has tens of tokens, not thousands. At that size torch's fused CPU kernel spends its
+time on calls for tiny matrices, and torch's `softmax` on rows that do not fill a vector register
+(over rows of 15 it takes ten times what it takes over rows of 16). Batched matrix products, with
+the softmax of short rows written out over whole tensors, do the same work faster, forward and
+backward, up to about 128 keys; `make bench` measures it.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx, once_differentiable
+
+LONGEST = 128
+"""The most keys for which this beat torch's fused kernel when measured."""
+
+_VECTOR = 16
+"""Rows shorter than a vector register leave torch's softmax to its scalar code."""
+
+
+def suits_short_attention(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Return whether `short_attention` is the better choice for these operands."""
+    return (
+        q.device.type == "cpu"
+        and k.shape[2] <= LONGEST
+        and q.dtype in (torch.float32, torch.float64)
+        and q.dtype == k.dtype == v.dtype
+        and not torch.compiler.is_compiling()
+        and not torch.is_autocast_enabled("cpu")
+    )
+
+
+def short_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+    """Compute softmax(Q K^T / sqrt(d_k)) V; mask broadcasts to [B, H, T, S].
+
+    Paper: §3.2.1, eq. 1.
+    """
+    bias = None
+    if mask is not None:
+        # Adding minus infinity is vectorised; masked_fill is not.
+        bias = torch.zeros(mask.shape, dtype=q.dtype).masked_fill_(~mask, -math.inf)
+    return _ShortAttention.apply(q, k, v, bias)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def _softmax_(scores: Tensor) -> Tensor:
+    """Turn scores into weights in place, the fastest way for the length of their rows."""
+    if scores.shape[-1] >= _VECTOR:
+        return torch.softmax(scores, dim=-1, out=scores)
+    scores.sub_(scores.amax(-1, keepdim=True)).exp_()
+    return scores.div_(scores.sum(-1, keepdim=True))
+
+
+def _softmax_gradient_(grad: Tensor, weights: Tensor) -> Tensor:
+    """Turn d loss / d weights into d loss / d scores: w * (g - sum of w * g)."""
+    if weights.shape[-1] >= _VECTOR:
+        return torch.ops.aten._softmax_backward_data(grad, weights, -1, weights.dtype)  # type: ignore[no-any-return]
+    grad.mul_(weights)
+    return grad.addcmul_(weights, grad.sum(-1, keepdim=True), value=-1)
+
+
+class _ShortAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: FunctionCtx, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
+        num_queries, num_keys = q.shape[2], k.shape[2]
+        # Small products are much faster when the right factor is not transposed in place.
+        keys = k.transpose(2, 3).reshape(-1, k.shape[3], num_keys)  # [B*H, K, S]
+        queries, values = q.reshape(-1, *q.shape[2:]), v.reshape(-1, *v.shape[2:])
+        weights = torch.bmm(queries, keys).mul_(1 / math.sqrt(q.shape[3]))  # [B*H, T, S]
+        if bias is not None:
+            weights.view(*q.shape[:2], num_queries, num_keys).add_(bias)
+        weights = _softmax_(weights)
+        ctx.save_for_backward(queries, keys, values, weights)
+        return torch.bmm(weights, values).view(*q.shape[:3], v.shape[3])  # [B, H, T, Kv]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: FunctionCtx, grad: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+        queries, keys, values, weights = ctx.saved_tensors  # type: ignore[attr-defined]
+        batch_heads = grad.shape[:2]
+        grad = grad.reshape(-1, *grad.shape[2:])  # [B*H, T, Kv]
+        grad_v = torch.bmm(weights.transpose(1, 2), grad)
+        grad_weights = torch.bmm(grad, values.transpose(1, 2).contiguous())  # [B*H, T, S]
+        grad_scores = _softmax_gradient_(grad_weights, weights)
+        grad_scores.mul_(1 / math.sqrt(queries.shape[2]))
+        grad_q = torch.bmm(grad_scores, keys.transpose(1, 2))
+        grad_k = torch.bmm(grad_scores.transpose(1, 2), queries)
+        grad_q, grad_k, grad_v = (g.unflatten(0, batch_heads) for g in (grad_q, grad_k, grad_v))
+        return grad_q, grad_k, grad_v, None

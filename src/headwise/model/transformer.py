@@ -1,0 +1,149 @@
+"""The whole model: embeddings, encoder, decoder, and the output projection.
+
+Paper: §3.1, §3.4.
+"""
+
+import math
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor, nn
+
+from headwise.config import ModelConfig, Vocab
+from headwise.errors import ConfigError
+from headwise.model.cache import KeyValueCache
+from headwise.model.dropout import dropout
+from headwise.model.initialise import initialise
+from headwise.model.layers import Memory, Stack, StackTrace
+from headwise.model.masks import Allowed, real_keys
+from headwise.model.positions import LearnedPositions, SinusoidalPositions
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Every attention weight of one pass; hand an empty one to `Transformer.hidden`."""
+
+    encoder: StackTrace = field(default_factory=StackTrace)
+    decoder: StackTrace = field(default_factory=StackTrace)
+
+
+@dataclass
+class State:
+    """Where decoding stands: what each layer remembers of the source and of its own output."""
+
+    memories: list[Memory]
+    caches: list[KeyValueCache]
+    length: int = 0
+    """How many target positions have been decoded."""
+
+    def select(self, rows: Tensor) -> "State":
+        """Return the state of the given rows [B'], in that order: to reorder, repeat or drop."""
+        memories = [_select_memory(memory, rows) for memory in self.memories]
+        return State(memories, [cache.select(rows) for cache in self.caches], self.length)
+
+
+class Transformer(nn.Module):
+    """The encoder-decoder Transformer.
+
+    Paper: §3.1, Figure 1.
+    """
+
+    def __init__(self, config: ModelConfig, vocab: Vocab) -> None:
+        super().__init__()
+        self.config, self.vocab = config, vocab
+        d_model = config.d_model
+        if config.tying == "three-way" and vocab.source_size != vocab.target_size:
+            raise ConfigError(
+                f"model.tying = 'three-way' needs one vocabulary, but the source has "
+                f"{vocab.source_size} entries and the target {vocab.target_size}: "
+                "learn a joint vocabulary or choose 'two-way'"
+            )
+        self.source_embedding = nn.Embedding(vocab.source_size, d_model)
+        self.target_embedding = nn.Embedding(vocab.target_size, d_model)
+        self.output = nn.Linear(d_model, vocab.target_size, bias=False)
+        if config.positions == "learned":
+            self.source_positions: nn.Module = LearnedPositions(d_model, config.max_positions)
+            self.target_positions: nn.Module = LearnedPositions(d_model, config.max_positions)
+        else:
+            self.source_positions = self.target_positions = SinusoidalPositions(d_model)
+        self.encoder = Stack(config, attends_to_memory=False)
+        self.decoder = Stack(config, attends_to_memory=True)
+        initialise(self)
+        if config.tying != "untied":
+            self.output.weight = self.target_embedding.weight
+        if config.tying == "three-way":
+            self.source_embedding.weight = self.target_embedding.weight
+
+    def forward(self, src: Tensor, tgt_in: Tensor, trace: Trace | None = None) -> Tensor:
+        """Return the logits [B, T, V] of every next token. Training uses `hidden` instead."""
+        logits: Tensor = self.output(self.hidden(src, tgt_in, trace))  # [B, T, V]
+        return logits
+
+    def hidden(self, src: Tensor, tgt_in: Tensor, trace: Trace | None = None) -> Tensor:
+        """Return the decoder's output [B, T, D] for source ids [B, S] and target ids [B, T].
+
+        Targets are padded at their end only (`check_batch`), so causality already keeps every
+        real position from seeing padding, and the decoder needs no mask of its own for it.
+        """
+        allowed = Allowed(keys=real_keys(src, self.vocab.pad))
+        memory = self.encode(src, allowed, trace)
+        hidden: Tensor = self.decoder(
+            self._embed(tgt_in, self.target_embedding, self.target_positions),
+            Allowed(causal=True),
+            self.decoder.remember(memory, allowed),
+            trace=None if trace is None else trace.decoder,
+        )
+        return hidden
+
+    def encode(self, src: Tensor, allowed: Allowed, trace: Trace | None = None) -> Tensor:
+        """Return the encoder's output, the memory [B, S, D]."""
+        memory: Tensor = self.encoder(
+            self._embed(src, self.source_embedding, self.source_positions),
+            allowed,
+            trace=None if trace is None else trace.encoder,
+        )
+        return memory
+
+    @torch.no_grad()
+    def start(self, src: Tensor) -> State:
+        """Encode the source ids [B, S] and return the state from which decoding starts."""
+        allowed = Allowed(keys=real_keys(src, self.vocab.pad))
+        memories = self.decoder.remember(self.encode(src, allowed), allowed)
+        return State(memories, [KeyValueCache() for _ in self.decoder.layers])
+
+    @torch.no_grad()
+    def step(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
+        """Feed one target id for each row [B]; return the next token's logits [B, V].
+
+        The state passed in is spent: its caches go on in the one returned. To go two ways from
+        one state, `select` a copy of it first.
+        """
+        filled = state.caches[0].length
+        assert filled == state.length, "this State was stepped already: select a copy of it first"
+        x = self._embed(
+            ids[:, None], self.target_embedding, self.target_positions, start=state.length
+        )  # [B, 1, D]
+        # One query that may see all of the past: no mask.
+        x = self.decoder(x, Allowed(), state.memories, caches=state.caches)
+        logits: Tensor = self.output(x[:, -1])  # [B, V]
+        return logits, replace(state, length=state.length + 1)
+
+    def _embed(
+        self, ids: Tensor, embedding: nn.Embedding, positions: nn.Module, start: int = 0
+    ) -> Tensor:
+        """Embed, scale by sqrt(d_model), add positions, drop.
+
+        Paper: §3.4 and §3.5; dropout of the sum: §5.4.
+        """
+        scale = math.sqrt(self.config.d_model)
+        summed = torch.add(positions(start, ids.shape[1]), embedding(ids), alpha=scale)  # [B, T, D]
+        return dropout(summed, self.config.dropout if self.training else 0.0)
+
+
+def _select_memory(memory: Memory, rows: Tensor) -> Memory:
+    keys = memory.allowed.keys
+    return Memory(
+        memory.keys.index_select(0, rows),
+        memory.values.index_select(0, rows),
+        memory.allowed if keys is None else Allowed(keys=keys.index_select(0, rows)),
+    )

@@ -1,0 +1,46 @@
+"""The recipes that ship with Headwise: a TOML file each, its differences from the base model."""
+
+import difflib
+from collections.abc import Sequence
+from importlib import resources
+from pathlib import Path
+
+from headwise.config import Config, apply_override, parse_toml
+from headwise.errors import ConfigError
+
+
+def recipe_names() -> list[str]:
+    """List the shipped recipes."""
+    files = resources.files(__name__).iterdir()
+    return sorted(f.name.removesuffix(".toml") for f in files if f.name.endswith(".toml"))
+
+
+def load_recipe(recipe: str | Path = "base", overrides: Sequence[str] = ()) -> Config:
+    """Resolve a shipped recipe's name or a TOML file's path, with overrides laid over it."""
+    text, source = _read(recipe)
+    values = parse_toml(text, source)
+    try:
+        Config.from_dict(values)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
+    for override in overrides:
+        values = apply_override(values, override)
+    return Config.from_dict(values)
+
+
+def _read(recipe: str | Path) -> tuple[str, str]:
+    if str(recipe) in recipe_names():
+        return (resources.files(__name__) / f"{recipe}.toml").read_text("utf-8"), f"recipe {recipe}"
+    path = Path(recipe)
+    if not path.exists() and path.suffix != ".toml":
+        near = difflib.get_close_matches(str(recipe), recipe_names(), n=3, cutoff=0.3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "see `headwise config --help`"
+        raise ConfigError(f"no recipe {str(recipe)!r}: {hint} (a file of your own ends in .toml)")
+    try:
+        return path.read_text("utf-8"), str(path)
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path}: not UTF-8 text: {error.reason} at byte {error.start}"
+        ) from error
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot read this recipe: {error.strerror}") from error

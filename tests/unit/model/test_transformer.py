@@ -1,0 +1,285 @@
+import math
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from headwise.config import Config, Vocab
+from headwise.errors import ConfigError, DataError
+from headwise.model import Allowed, Trace, Transformer
+from headwise.model.layers import FeedForward, Residual, Stack
+from headwise.training import TrainingStep
+from tests import reference
+from tests.conftest import VOCAB, make_batch, model_config
+
+Build = Callable[..., Transformer]
+VARIANTS: list[dict[str, object]] = [
+    {},
+    {"norm_order": "pre"},
+    {"positions": "learned"},
+    {"attention_bias": False},
+    {"d_k": 4, "d_v": 4},
+]
+
+
+def test_shapes(build: Build) -> None:
+    model = build(Vocab(source_size=19, target_size=23), tying="two-way")
+    src, tgt_in, _ = make_batch(vocab=model.vocab)
+    assert model.hidden(src, tgt_in).shape == (5, 13, 14)
+    assert model(src, tgt_in).shape == (5, 13, 23)
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_padding_changes_nothing(build: Build, variant: dict[str, object]) -> None:
+    model = build(**variant)
+    src, tgt_in, _ = make_batch()
+    alone = model(src[:1], tgt_in[:1])
+    padded_src = torch.cat((src, torch.full((5, 7), VOCAB.pad)), dim=1)
+    padded_src[1:] = 5  # neighbours that are longer
+    padded_tgt = torch.cat((tgt_in, torch.full((5, 3), VOCAB.pad)), dim=1)
+    among = model(padded_src, padded_tgt)[:1, : tgt_in.shape[1]]
+    torch.testing.assert_close(among, alone, rtol=0, atol=1e-12)
+    model.float()
+    single = model(padded_src, padded_tgt)[:1, : tgt_in.shape[1]]
+    torch.testing.assert_close(single, alone.float(), rtol=0, atol=1e-5)
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_future_changes_no_past_logit(build: Build, variant: dict[str, object]) -> None:
+    model = build(**variant)
+    src, tgt_in, _ = make_batch()
+    before = model(src, tgt_in)
+    changed = tgt_in.clone()
+    changed[:, 7:] = 4 + (tgt_in[:, 7:] - 3) % 19
+    after = model(src, changed)
+    torch.testing.assert_close(after[:, :7], before[:, :7], rtol=0, atol=0)
+    assert (after[:, 7:] != before[:, 7:]).any(dim=-1).all()
+
+
+def test_every_source_token_matters(build: Build) -> None:
+    model = build()
+    src, tgt_in, _ = make_batch(rows=1)
+    before = model(src, tgt_in)
+    for position in range(src.shape[1]):
+        changed = src.clone()
+        changed[0, position] = 22 if src[0, position] != 22 else 21
+        assert not torch.allclose(model(changed, tgt_in), before)
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_cached_decoding_equals_full_decoding(build: Build, variant: dict[str, object]) -> None:
+    model = build(**variant).eval()
+    src, tgt_in, _ = make_batch(target=37)  # beyond the cache's first room
+    src[2, 6:] = VOCAB.pad
+    full = model(src, tgt_in)
+    state = model.start(src)
+    for position in range(tgt_in.shape[1]):
+        logits, state = model.step(tgt_in[:, position], state)
+        torch.testing.assert_close(logits, full[:, position], rtol=0, atol=1e-12)
+    assert state.length == tgt_in.shape[1]
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("padded", [False, True])
+def test_a_selected_state_goes_on_as_its_rows(build: Build, padded: bool) -> None:
+    """Reorder, repeat and drop rows in mid-sentence, as a beam does."""
+    model = build().eval()
+    src, tgt_in, _ = make_batch()
+    if padded:
+        src[2, 6:] = VOCAB.pad
+    rows = torch.tensor([2, 2, 0, 4])
+    full = model(src[rows], tgt_in[rows])
+    state = model.start(src)
+    for position in range(3):
+        _, state = model.step(tgt_in[:, position], state)
+    branch, state = state, state.select(rows)
+    for position in range(3, tgt_in.shape[1]):
+        logits, state = model.step(tgt_in[rows, position], state)
+        torch.testing.assert_close(logits, full[:, position], rtol=0, atol=1e-12)
+    # The state it was selected from is untouched and can go its own way.
+    logits, _ = model.step(tgt_in[:, 3], branch)
+    torch.testing.assert_close(logits, model(src, tgt_in)[:, 3], rtol=0, atol=1e-12)
+
+
+def test_a_state_is_selected_before_its_first_step(build: Build) -> None:
+    model = build().eval()
+    src, tgt_in, _ = make_batch()
+    rows = torch.tensor([1, 3])
+    logits, _ = model.step(tgt_in[rows, 0], model.start(src).select(rows))
+    torch.testing.assert_close(logits, model(src, tgt_in)[rows, 0], rtol=0, atol=1e-5)
+
+
+def test_stepping_a_spent_state_is_caught(build: Build) -> None:
+    model = build().eval()
+    src, tgt_in, _ = make_batch()
+    state = model.start(src)
+    model.step(tgt_in[:, 0], state)
+    with pytest.raises(AssertionError, match="stepped already"):
+        model.step(tgt_in[:, 0], state)
+
+
+def test_growing_the_cache_copies_it_rarely(build: Build) -> None:
+    model = build(num_layers=1).eval()
+    state = model.start(make_batch()[0])
+    rooms = set()
+    for _ in range(100):
+        _, state = model.step(torch.full((5,), 7), state)
+        keys = state.caches[0]._keys
+        assert keys is not None
+        rooms.add(keys.data_ptr())
+    assert len(rooms) <= 4  # 16, 32, 64, 128
+
+
+def test_cross_attention_keys_are_computed_once(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = build().eval()
+    attention = model.decoder.layers[0].cross_attention
+    calls: list[int] = []
+    original = attention.keys_values
+    monkeypatch.setattr(attention, "keys_values", lambda m: (calls.append(1), original(m))[1])
+    state = model.start(make_batch()[0])
+    for _ in range(3):
+        _, state = model.step(torch.full((5,), 7), state)
+    assert len(calls) == 1
+
+
+def test_a_trace_records_every_layer_and_changes_nothing(build: Build) -> None:
+    model = build().eval()
+    src, tgt_in, _ = make_batch()
+    src[1, 4:] = VOCAB.pad
+    trace = Trace()
+    traced = model.hidden(src, tgt_in, trace)
+    torch.testing.assert_close(traced, model.hidden(src, tgt_in), rtol=0, atol=1e-5)
+    for recorded, shape in (
+        (trace.encoder.self_attention, (5, 3, 11, 11)),
+        (trace.decoder.self_attention, (5, 3, 13, 13)),
+        (trace.decoder.cross_attention, (5, 3, 13, 11)),
+    ):
+        assert [weights.shape for weights in recorded] == [shape] * 2
+        for weights in recorded:
+            torch.testing.assert_close(weights.sum(-1), torch.ones(shape[:-1]))
+    assert trace.encoder.cross_attention == []
+    assert (trace.decoder.cross_attention[0][1, :, :, 4:] == 0).all()
+    assert (trace.decoder.self_attention[0].triu(1) == 0).all()
+
+
+def test_nothing_is_paid_for_padding_that_is_not_there(
+    build: Build, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    masks: list[object] = []
+    original = Allowed.mask
+
+    def spy(self: Allowed, *shape: object) -> object:
+        masks.append(original(self, *shape))  # type: ignore[arg-type]
+        return masks[-1]
+
+    monkeypatch.setattr(Allowed, "mask", spy)
+    src, tgt_in, _ = make_batch()
+    build(num_layers=1).hidden(src, tgt_in)
+    assert [mask is None for mask in masks] == [True, False, True]  # causal self-attention only
+
+
+def test_tying(build: Build) -> None:
+    three, two, none = (build(tying=t) for t in ("three-way", "two-way", "untied"))
+    assert three.output.weight is three.target_embedding.weight is three.source_embedding.weight
+    assert two.output.weight is two.target_embedding.weight is not two.source_embedding.weight
+    weights = {id(e.weight) for e in (none.output, none.target_embedding, none.source_embedding)}
+    assert len(weights) == 3
+    with pytest.raises(ConfigError, match="needs one vocabulary, but the source has 7 .* 11"):
+        Transformer(model_config(), Vocab(source_size=7, target_size=11))
+
+
+def test_embeddings_are_scaled_by_the_root_of_d_model(build: Build) -> None:
+    model = build().eval()
+    seen: list[torch.Tensor] = []
+    model.encoder.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    src, tgt_in, _ = make_batch()
+    model.hidden(src, tgt_in)
+    embedded = model.source_embedding(src).detach().numpy()
+    positions = np.stack([reference.positional_encoding(p, 14) for p in range(11)])
+    expected = embedded * math.sqrt(14) + positions
+    np.testing.assert_allclose(seen[0].detach().numpy(), expected, atol=1e-5)
+
+
+def test_post_norm_is_the_papers_and_adds_no_norm_after_the_stacks(build: Build) -> None:
+    post, pre = build(), build(norm_order="pre")
+    assert post.encoder.final_norm is None
+    assert post.decoder.final_norm is None
+    assert isinstance(pre.encoder.final_norm, nn.LayerNorm)
+    assert isinstance(pre.decoder.final_norm, nn.LayerNorm)
+    x = torch.randn(3, 5, 14)
+    double = np.asarray(x.numpy(), dtype=np.float64)
+    for config, expected in (
+        (model_config(), reference.layer_norm(double + 3 * double)),
+        (model_config(norm_order="pre"), double + 3 * reference.layer_norm(double)),
+    ):
+        ours = Residual(config)(x, lambda y: 3 * y).detach().numpy()
+        np.testing.assert_allclose(ours, expected, atol=1e-5)
+
+
+def test_the_feed_forward_layer_is_its_formula() -> None:
+    torch.manual_seed(0)
+    layer = FeedForward(model_config()).double()
+    x = torch.randn(2, 3, 14, dtype=torch.float64)
+    w1, b1 = (p.detach().numpy() for p in layer.inner.parameters())
+    w2, b2 = (p.detach().numpy() for p in layer.outer.parameters())
+    expected = np.maximum(0, x.numpy() @ w1.T + b1) @ w2.T + b2
+    np.testing.assert_allclose(layer(x).detach().numpy(), expected, atol=1e-12)
+
+
+def test_dropout_is_on_sublayers_and_embeddings_and_off_in_evaluation(build: Build) -> None:
+    model = build(dropout=0.5)
+    src, tgt_in, _ = make_batch()
+    assert not torch.equal(model(src, tgt_in), model(src, tgt_in))
+    model.eval()
+    assert torch.equal(model(src, tgt_in), model(src, tgt_in))
+    seen: list[torch.Tensor] = []
+    model.encoder.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    model.train()
+    model.hidden(src, tgt_in)
+    assert 0.3 < (seen[0] == 0).double().mean() < 0.7
+
+
+def test_encoder_only_and_decoder_only_stacks_are_the_same_layers() -> None:
+    torch.manual_seed(0)
+    stack = Stack(model_config(), attends_to_memory=False)
+    x = torch.randn(2, 7, 14)
+    both_ways = stack(x, Allowed())
+    language_model = stack(x, Allowed(causal=True))
+    changed = x.clone()
+    changed[:, 4:] = 0
+    assert torch.equal(stack(changed, Allowed(causal=True))[:, :4], language_model[:, :4])
+    assert not torch.allclose(stack(changed, Allowed())[:, :4], both_ways[:, :4])
+
+
+def test_the_first_loss_of_the_base_model_is_within_one_nat_above_chance() -> None:
+    config, vocab = Config(), Vocab.shared(37_000)
+    torch.manual_seed(0)
+    step = TrainingStep(Transformer(config.model, vocab), label_smoothing=0.1)
+    with torch.no_grad():
+        sums, count = step(*make_batch(rows=16, source=17, target=19, vocab=vocab))
+    chance = math.log(37_000)
+    assert chance < sums.nll / count < chance + 1
+
+
+def test_first_weights_have_the_documented_spread() -> None:
+    torch.manual_seed(0)
+    model = Transformer(Config().model, Vocab.shared(1000))
+    assert model.output.weight.std().item() == pytest.approx(512**-0.5, rel=0.02)
+    in_projection = model.encoder.layers[0].self_attention.in_projection
+    for part in in_projection.weight.split(512):
+        assert part.abs().max().item() == pytest.approx(math.sqrt(6 / 1024), rel=0.02)
+    assert not in_projection.bias.any()
+
+
+def test_a_sequence_beyond_learned_positions_is_a_data_error(build: Build) -> None:
+    model = build(positions="learned", max_positions=12)
+    src, tgt_in, _ = make_batch()
+    with pytest.raises(DataError, match="a sequence of 13 tokens is longer than the 12 positions"):
+        model(src, tgt_in)

@@ -1,0 +1,151 @@
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from headwise.config import Config, ModelConfig
+
+
+def headwise(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Run the command as a user would, in a process of its own."""
+    return subprocess.run(
+        [sys.executable, "-m", "headwise", *arguments],
+        capture_output=True,
+        text=True,
+        encoding="utf-8",
+        env={**os.environ, **environment},
+        timeout=60,
+        check=False,
+    )
+
+
+def test_help_shows_the_verbs_and_examples() -> None:
+    for arguments in ((), ("--help",), ("-h",)):
+        result = headwise(*arguments)
+        assert (result.returncode, result.stderr) == (0, "")
+        assert "explain" in result.stdout
+        assert "Examples:" in result.stdout
+
+
+@pytest.mark.parametrize("verb", ["config", "explain"])
+def test_each_verb_has_help_with_examples(verb: str) -> None:
+    result = headwise(verb, "--help")
+    assert result.returncode == 0
+    assert "Examples:" in result.stdout
+
+
+def test_the_help_of_config_lists_every_shipped_recipe() -> None:
+    from headwise.recipes import recipe_names
+
+    words = headwise("config", "--help").stdout.replace(",", " ").replace(":", " ").split()
+    listed, stem = set(), ""
+    for word in words:
+        if word.startswith("table3-") or word in ("base", "big"):
+            listed.add(word)
+            stem = "-".join(word.split("-")[:2])
+        elif word.startswith("-") and stem:
+            listed.add(stem + word)
+    assert set(recipe_names()) <= listed
+
+
+def test_version() -> None:
+    import headwise as package
+
+    result = headwise("--version")
+    assert (result.returncode, result.stdout) == (0, f"headwise {package.__version__}\n")
+
+
+def test_config_prints_a_recipe_that_is_its_own_fixed_point(tmp_path: Path) -> None:
+    result = headwise("config", "--set", "model.d_k=16")
+    assert result.returncode == 0
+    assert result.stdout.startswith("# 56.0 million parameters\n")
+    assert Config.from_dict(tomllib.loads(result.stdout)) == Config(model=ModelConfig(d_k=16))
+    (tmp_path / "mine.toml").write_text(result.stdout, "utf-8")
+    assert headwise("config", str(tmp_path / "mine.toml")).stdout == result.stdout
+
+
+def test_config_paper_names_departures_or_says_there_is_none() -> None:
+    none = headwise("config", "base", "--paper")
+    assert none.returncode == 0
+    assert none.stdout == "No departure from the paper: this is the base model.\n"
+    one = headwise("config", "--set", "model.norm_order=pre", "--paper")
+    assert one.returncode == 0
+    assert "model.norm_order  pre, where §3.1 has post" in one.stdout
+    row = headwise("config", "table3-b-dk16", "--paper")
+    assert row.returncode == 0
+    assert "this is Table 3 row (B), d_k = 16" in row.stdout
+
+
+def test_a_wrong_input_is_one_line_and_exit_code_2() -> None:
+    for arguments in (
+        ("config", "nosuch"),
+        ("config", "--set", "model.d_model=511"),
+        ("config", "--set", "model.num_heads=0"),
+        ("config", "--set", "model.dropout=-1"),
+        ("config", "--set", "model.nosuch=1"),
+        ("explain", "nosuch.toml"),
+    ):
+        result = headwise(*arguments)
+        assert result.returncode == 2, arguments
+        assert result.stdout == ""
+        assert result.stderr.count("\n") == 1, result.stderr
+        assert result.stderr.startswith("headwise: ")
+
+
+def test_traceback_shows_where_an_error_came_from() -> None:
+    result = headwise("config", "nosuch", "--traceback")
+    assert result.returncode == 1
+    assert "Traceback (most recent call last)" in result.stderr
+
+
+def test_an_unknown_verb_is_a_usage_error() -> None:
+    result = headwise("nosuch")
+    assert result.returncode == 2
+    assert "No such command 'nosuch'" in result.stderr
+
+
+def test_explain_prints_the_worked_example() -> None:
+    result = headwise("explain")
+    assert (result.returncode, result.stderr) == (0, "")
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert ["1", "2.6", "2.78"] in lines
+    assert ["2", "1.79", "1.97"] in lines
+    assert lines.count(["1", "0.474", "0.526"]) == 1
+    assert lines.count(["2", "0.474", "0.526"]) == 1
+    assert ["1", "1.0422", "0.8156", "1.0156"] in lines
+    assert ["2", "1.0422", "0.8156", "1.0156"] in lines
+    assert "\x1b" not in result.stdout
+
+
+def test_explain_without_unicode_is_still_readable() -> None:
+    result = headwise("explain", PYTHONIOENCODING="ascii")
+    assert (result.returncode, result.stderr) == (0, "")
+    assert "1.0422" in result.stdout
+
+
+def test_explain_writes_a_page(tmp_path: Path) -> None:
+    matrices, page = tmp_path / "m.json", tmp_path / "page.html"
+    matrices.write_text(
+        json.dumps({"Q": [[1, 2]], "K": [[0, 1]], "V": [[3]], "tokens": ["<script>"]})
+    )
+    result = headwise("explain", str(matrices), "--html", str(page))
+    assert result.returncode == 0
+    assert (result.stdout, result.stderr) == ("", f"wrote {page}\n")
+    text = page.read_text("utf-8")
+    assert "&lt;script&gt;" in text
+    assert "<script" not in text
+    refused = headwise("explain", "--html", str(tmp_path / "no" / "page.html"))
+    assert refused.returncode == 2
+    assert "cannot write the page: No such file or directory" in refused.stderr
+
+
+def test_a_closed_pipe_is_not_an_error_message() -> None:
+    command = f"{sys.executable} -m headwise explain | head -n 1"
+    result = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert (result.stdout, result.stderr) == ("1. Start from the tokens\n", "")

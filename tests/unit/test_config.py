@@ -1,0 +1,173 @@
+import dataclasses
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+
+from headwise.config import (
+    Config,
+    DecodeConfig,
+    ModelConfig,
+    TrainConfig,
+    Vocab,
+    all_keys,
+)
+from headwise.errors import ConfigError
+from headwise.model import Transformer
+from headwise.recipes import load_recipe
+from tests.conftest import model_config
+
+
+def test_an_empty_recipe_is_the_papers_base_model() -> None:
+    model, train, decode = Config().model, Config().train, Config().decode
+    assert (model.d_model, model.d_ff, model.num_layers, model.num_heads) == (512, 2048, 6, 8)
+    assert (model.d_k, model.d_v, model.dropout, model.norm_order) == (64, 64, 0.1, "post")
+    assert (model.positions, model.tying) == ("sinusoidal", "three-way")
+    assert (train.adam_beta1, train.adam_beta2, train.adam_epsilon) == (0.9, 0.98, 1e-9)
+    assert (train.warmup_steps, train.max_steps, train.label_smoothing) == (4000, 100_000, 0.1)
+    assert (train.batch_tokens, train.accumulate, train.average_last) == (25_000, 1, 5)
+    assert (decode.beam, decode.alpha, decode.max_extra_tokens) == (4, 0.6, 50)
+    assert Config().data.vocab_size == 37_000
+    assert load_recipe("base") == Config()
+
+
+def test_head_widths_follow_d_model_unless_given() -> None:
+    assert ModelConfig(num_heads=4).d_k == 128
+    assert (ModelConfig(d_k=16).d_k, ModelConfig(d_k=16).d_v) == (16, 64)
+    with pytest.raises(ConfigError, match="num_heads = 7 must be a divisor of model.d_model = 512"):
+        ModelConfig(num_heads=7)
+    assert ModelConfig(num_heads=7, d_k=3, d_v=5).num_heads == 7
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "complaint"),
+    [
+        ("model.d_model", 511, "model.d_model = 511 must be even"),
+        ("model.num_heads", 0, "model.num_heads = 0 must be at least 1"),
+        ("model.num_layers", -1, "at least 1"),
+        ("model.dropout", -0.1, "model.dropout = -0.1 must be at least 0 and below 1"),
+        ("model.dropout", 1.0, "below 1"),
+        ("model.dropout", float("nan"), "below 1"),
+        ("model.d_model", "512", "model.d_model = '512' must be a whole number"),
+        ("model.d_model", 512.0, "must be a whole number"),
+        ("model.d_model", True, "must be a whole number"),
+        ("model.attention_bias", 1, "must be true or false"),
+        ("model.norm_order", "Pre", "must be one of 'post', 'pre'"),
+        ("model.d_k", -1, "0 or more"),
+        ("train.label_smoothing", 1, "below 1"),
+        ("train.schedule", "cosine", "train.peak_rate = 0.0 must be set with"),
+        ("train.peak_rate", 0.1, "must be 0 with train.schedule = 'paper'"),
+        ("train.peak_rate", float("inf"), "must be a number, 0 or more"),
+        ("train.adam_epsilon", 0, "above 0"),
+        ("train.max_steps", 0, "at least 1"),
+        ("decode.beam", 0, "at least 1"),
+        ("decode.alpha", -1.0, "0 or more"),
+        ("data.vocab_size", 4, "at least 5"),
+    ],
+)
+def test_a_wrong_value_is_one_clear_error(key: str, value: object, complaint: str) -> None:
+    section, name = key.split(".")
+    with pytest.raises(ConfigError, match=complaint) as caught:
+        Config.from_dict({section: {name: value}})
+    assert str(caught.value).startswith(f"{section}.")
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("[model]\nd_modle = 1", r"r\.toml: unknown key 'model.d_modle': .*'model.d_model'"),
+        ("[modle]\nd_model = 1", r"r\.toml: unknown key 'modle': did you mean 'model'"),
+        ("dropout = 0.1", r"r\.toml: unknown key 'dropout': did you mean 'model.dropout'"),
+        ("model = 3", r"r\.toml: model = 3 must be a table: write \[model\]"),
+        ("[model]\nd_model = 'x'", r"r\.toml: model.d_model = 'x' must be a whole number"),
+        ("[model]\nd_k = ,", r"r\.toml: not valid TOML: .*line 2"),
+        ("task = 'chess'", r"r\.toml: task = 'chess' must be 'translation'"),
+        ("format_version = 2", r"r\.toml: format_version = 2, .* reads up to 1: upgrade"),
+        ("format_version = 'x'", r"r\.toml: format_version = 'x'"),
+    ],
+)
+def test_a_wrong_recipe_names_file_and_key(tmp_path: Path, text: str, complaint: str) -> None:
+    path = tmp_path / "r.toml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=complaint):
+        load_recipe(path)
+
+
+def test_a_recipe_that_cannot_be_read_is_a_config_error(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"missing\.toml: cannot read this recipe: No such file"):
+        load_recipe(tmp_path / "missing.toml")
+    with pytest.raises(ConfigError, match="no recipe 'table3-a-h5': did you mean table3-a-h"):
+        load_recipe("table3-a-h5")
+    (tmp_path / "latin.toml").write_bytes(b"# caf\xe9")
+    with pytest.raises(ConfigError, match="not UTF-8 text: .* at byte 5"):
+        load_recipe(tmp_path / "latin.toml")
+
+
+def test_overrides_are_laid_over_the_recipe_in_order() -> None:
+    config = load_recipe("big", ["model.num_heads=8", "model.num_heads=4", "train.seed=5"])
+    assert (config.model.num_heads, config.model.d_k, config.train.seed) == (4, 256, 5)
+    assert config.train.max_steps == 300_000
+    assert load_recipe("base", ["model.norm_order=pre"]).model.norm_order == "pre"
+    assert load_recipe("base", ['model.norm_order="pre"']).model.norm_order == "pre"
+    assert load_recipe("base", ["model.dropout=0"]).model.dropout == 0.0
+
+
+@pytest.mark.parametrize(
+    ("override", "complaint"),
+    [
+        ("model.d_model", "write it as section.key=value"),
+        ("model.dmodel=3", "unknown key 'model.dmodel': did you mean 'model.d_model'"),
+        ("format_version=1", "unknown key"),
+        ("model.d_model=x", "model.d_model = 'x' must be a whole number"),
+    ],
+)
+def test_a_wrong_override_is_one_clear_error(override: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        load_recipe("base", [override])
+
+
+def test_the_resolved_recipe_builds_the_same_config() -> None:
+    config = Config(
+        model=ModelConfig(d_k=16, norm_order="pre"),
+        train=TrainConfig(schedule="cosine", peak_rate=2e-3),
+        decode=DecodeConfig(penalty="power"),
+    )
+    assert Config.from_dict(tomllib.loads(config.to_toml())) == config
+
+
+def test_every_field_says_what_it_is() -> None:
+    source = Path(__file__).parents[2] / "src/headwise/config.py"
+    text = source.read_text("utf-8")
+    for key in all_keys():
+        name = key.split(".")[-1]
+        declared = text.index(f"\n    {name}: ")
+        following = text[declared + 1 :].split("\n", 2)[1]
+        assert name == "task" or following.startswith('    """'), f"{key} has no docstring"
+
+
+def test_configs_are_frozen() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign"):
+        Config().model.d_model = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("tying", ["three-way", "two-way", "untied"])
+@pytest.mark.parametrize("norm_order", ["post", "pre"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+@pytest.mark.parametrize("attention_bias", [True, False])
+def test_the_parameter_count_is_the_models(
+    tying: str, norm_order: str, positions: str, attention_bias: bool
+) -> None:
+    config = model_config(
+        tying=tying, norm_order=norm_order, positions=positions, attention_bias=attention_bias
+    )
+    vocab = Vocab(source_size=23, target_size=23 if tying == "three-way" else 29)
+    with torch.device("meta"):
+        model = Transformer(config, vocab)
+    counted = sum(parameter.numel() for parameter in model.parameters())
+    assert config.count_parameters(vocab) == counted
+
+
+def test_a_vocabulary_holds_more_than_the_special_ids() -> None:
+    with pytest.raises(ConfigError, match="source_size is 4"):
+        Vocab(source_size=4, target_size=9)

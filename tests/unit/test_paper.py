@@ -1,0 +1,104 @@
+import pytest
+
+from headwise.config import Vocab
+from headwise.paper import EXPERIMENTS, compare_with_paper, describe_departures, describe_size
+from headwise.recipes import load_recipe, recipe_names
+
+TABLE3_COUNTS = {
+    "table3-base": (65.1, 65),
+    "table3-b-dk16": (58.0, 58),
+    "table3-b-dk32": (60.4, 60),
+    "table3-c-n2": (35.7, 36),
+    "table3-c-n4": (50.4, 50),
+    "table3-c-n8": (79.8, 80),
+    "table3-c-d256": (27.8, 28),
+    "table3-c-d1024": (167.9, 168),
+    "table3-c-ff1024": (52.5, 53),
+    "table3-c-ff4096": (90.3, 90),
+}
+
+
+@pytest.mark.parametrize("recipe", TABLE3_COUNTS)
+def test_table_3_parameter_counts_come_out_right(recipe: str) -> None:
+    ours, printed = TABLE3_COUNTS[recipe]
+    config = load_recipe(recipe)
+    count = config.model.count_parameters(Vocab.shared(config.data.vocab_size)) / 1e6
+    assert round(count, 1) == ours
+    assert round(count) == printed
+    assert describe_size(config).startswith(f"{ours} million parameters; Table 3 ")
+    assert describe_size(config).endswith(f"the paper prints {printed}")
+
+
+def test_without_attention_biases_a_count_of_table_3_comes_out_wrong() -> None:
+    config = load_recipe("table3-c-ff1024", ["model.attention_bias=false"])
+    count = config.model.count_parameters(Vocab.shared(config.data.vocab_size)) / 1e6
+    assert round(count) != 53
+
+
+@pytest.mark.parametrize("recipe", recipe_names())
+def test_the_papers_own_recipes_depart_from_nothing(recipe: str) -> None:
+    experiment, departures = compare_with_paper(load_recipe(recipe))
+    assert (experiment.recipe, departures) == (recipe, [])
+
+
+def test_every_row_of_table_3_ships() -> None:
+    rows = "a-h1 a-h4 a-h16 a-h32 b-dk16 b-dk32 c-n2 c-n4 c-n8 c-d256 c-d1024 c-ff1024 c-ff4096"
+    rows += " d-drop0 d-drop2 d-ls0 d-ls2 e-learned base big"
+    named = {experiment.recipe for experiment in EXPERIMENTS}
+    assert named == {"base", "big", *(f"table3-{row}" for row in rows.split())}
+    assert named <= set(recipe_names())
+
+
+def test_what_the_rows_change_is_what_the_table_says() -> None:
+    def model(row: str) -> tuple[int, ...]:
+        m = load_recipe(f"table3-{row}").model
+        return m.num_layers, m.d_model, m.d_ff, m.num_heads, m.d_k, m.d_v
+
+    assert model("base") == (6, 512, 2048, 8, 64, 64)
+    assert model("a-h1") == (6, 512, 2048, 1, 512, 512)
+    assert model("a-h4") == (6, 512, 2048, 4, 128, 128)
+    assert model("a-h16") == (6, 512, 2048, 16, 32, 32)
+    assert model("a-h32") == (6, 512, 2048, 32, 16, 16)
+    assert model("b-dk16") == (6, 512, 2048, 8, 16, 64)
+    assert model("c-d256") == (6, 256, 2048, 8, 32, 32)
+    assert model("c-d1024") == (6, 1024, 2048, 8, 128, 128)
+    assert model("big") == (6, 1024, 4096, 16, 64, 64)
+    assert load_recipe("table3-big").model.dropout == 0.3
+    assert load_recipe("table3-big").train.max_steps == 300_000
+    assert load_recipe("table3-d-ls2").train.label_smoothing == 0.2
+    assert load_recipe("table3-e-learned").model.positions == "learned"
+
+
+def test_a_departure_is_named_with_its_section() -> None:
+    text = describe_departures(load_recipe("base", ["model.norm_order=pre"]))
+    assert text == (
+        "1 departure from the paper, compared with the base model:\n"
+        "  model.norm_order  pre, where §3.1 has post"
+    )
+
+
+def test_departures_from_a_row_are_counted_from_that_row() -> None:
+    config = load_recipe("table3-b-dk16", ["model.tying=untied", "train.seed=9"])
+    experiment, departures = compare_with_paper(config)
+    assert experiment.recipe == "table3-b-dk16"
+    assert [(d.key, d.value, d.paper, d.section) for d in departures] == [
+        ("model.tying", "untied", "three-way", "§3.4")
+    ]
+
+
+def test_many_small_batches_are_the_papers_large_one() -> None:
+    same = load_recipe("base", ["train.batch_tokens=2500", "train.accumulate=10"])
+    assert compare_with_paper(same)[1] == []
+    smaller = load_recipe("base", ["train.batch_tokens=2500"])
+    assert [d.value for d in compare_with_paper(smaller)[1]] == [2500]
+
+
+def test_big_for_english_french_is_the_papers_too() -> None:
+    config = load_recipe("big", ["data.vocab_size=32000", "model.dropout=0.1"])
+    experiment, departures = compare_with_paper(config)
+    assert (experiment.title, departures) == ("the big model, English-French", [])
+
+
+def test_a_vocabulary_of_ones_own_is_a_departure() -> None:
+    (departure,) = compare_with_paper(load_recipe("base", ["data.vocab_size=8000"]))[1]
+    assert (departure.key, departure.section) == ("data.vocab_size", "§5.1")
