@@ -1,0 +1,61 @@
+"""What a PyTorch user would write: torch.nn.Transformer, the logits of all tokens, F.cross_entropy.
+
+Dropout only where the paper has it, no extra norms and no masks for padding that is not there: the
+same function as ours, at its best.
+"""
+
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from headwise.config import ModelConfig
+from headwise.model.positions import sinusoids
+
+
+class PlainTorchStep(nn.Module):
+    def __init__(self, config: ModelConfig, vocab_size: int, length: int, smoothing: float) -> None:
+        super().__init__()
+        self.smoothing = smoothing
+        self.scale = math.sqrt(config.d_model)
+        self.embedding = nn.Embedding(vocab_size, config.d_model)
+        nn.init.normal_(self.embedding.weight, std=config.d_model**-0.5)
+        self.transformer = nn.Transformer(
+            config.d_model,
+            config.num_heads,
+            config.num_layers,
+            config.num_layers,
+            config.d_ff,
+            config.dropout,
+            batch_first=True,
+        )
+        self.transformer.encoder.norm = None
+        self.transformer.decoder.norm = None
+        for layer in (*self.transformer.encoder.layers, *self.transformer.decoder.layers):
+            layer.self_attn.dropout = 0.0
+            layer.dropout.p = 0.0
+            if hasattr(layer, "multihead_attn"):
+                layer.multihead_attn.dropout = 0.0
+        self.dropout = nn.Dropout(config.dropout)
+        self.register_buffer("positions", sinusoids(length, config.d_model).float())
+        self.register_buffer("causal", nn.Transformer.generate_square_subsequent_mask(length))
+
+    def embed(self, ids: Tensor) -> Tensor:
+        return self.dropout(self.embedding(ids) * self.scale + self.positions)
+
+    def forward(self, src: Tensor, tgt_in: Tensor, tgt_out: Tensor) -> Tensor:
+        hidden = self.transformer(
+            self.embed(src), self.embed(tgt_in), tgt_mask=self.causal, tgt_is_causal=True
+        )
+        logits = F.linear(hidden, self.embedding.weight)
+        size = logits.shape[-1]
+        return F.cross_entropy(
+            logits.flatten(0, 1),
+            tgt_out.flatten(),
+            label_smoothing=self.smoothing * size / (size - 1),
+        )
+
+
+def torch_adam(parameters: object) -> torch.optim.Adam:
+    return torch.optim.Adam(parameters, lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
