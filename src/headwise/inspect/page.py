@@ -26,6 +26,8 @@ li { background: var(--card); border: 1px solid var(--line); border-radius: .6re
 .worked { color: var(--works); margin: .75rem 0 0; overflow-wrap: anywhere; font-size: .9rem; }
 .tables { display: flex; flex-wrap: wrap; gap: 1.5rem; margin-top: .75rem; }
 .scroll { overflow-x: auto; max-width: 100%; }
+@media (min-width: 40rem) { .tables { display: grid; align-items: start;
+  grid-template-columns: repeat(3, minmax(0, max-content)); } }
 table { border-collapse: collapse; }
 caption { text-align: left; font-weight: 600; padding-bottom: .25rem; }
 td, th { border: 1px solid var(--line); padding: .25rem .6rem; text-align: right;
