@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup check test slow bench clean
+.PHONY: setup check test slow bench lock clean
 
 setup: $(READY)
 
@@ -28,6 +28,17 @@ slow: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/step.py
+
+# Renew constraints.txt: everything as new as pyproject.toml allows, but torch as pinned now.
+lock:
+	grep '^torch==' constraints.txt > .lock
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	PIP_CONSTRAINT=.lock $(BIN)/python -m pip install --quiet --disable-pip-version-check hatchling editables --editable '.[dev]'
+	(echo '# Every version of our own set-up, renewed by `make lock`. Users get the ranges of pyproject.toml.'; \
+	 $(BIN)/python -m pip freeze --all --exclude-editable | grep -v '^pip==' | sed 's/+cpu$$//' | sort -f) > constraints.txt
+	rm .lock
+	touch $(READY)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist

@@ -1,4 +1,4 @@
-"""The Transformer of "Attention Is All You Need", as software to rely on.
+"""The Transformer of "Attention Is All You Need": exact, readable, fast on CPUs.
 
 Importing this package is cheap: torch is imported only once a name that needs it is used.
 """

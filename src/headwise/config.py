@@ -18,6 +18,9 @@ from headwise.errors import ConfigError
 FORMAT_VERSION = 1
 """The recipe format's version; a run's config.toml states the one it was written in."""
 
+SMALLEST_VOCABULARY = 5
+"""The special ids and one token."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Vocab:
@@ -25,6 +28,8 @@ class Vocab:
 
     Source sequences end in eos; targets start from bos and end in eos.
     """
+
+    name: ClassVar[str] = "vocab"
 
     source_size: int
     target_size: int
@@ -34,9 +39,8 @@ class Vocab:
     eos: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
-        for name in ("source_size", "target_size"):
-            if getattr(self, name) <= self.eos + 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; the special ids alone take 4")
+        _check_types(self)
+        _require_at_least(self, SMALLEST_VOCABULARY, "source_size", "target_size")
 
     @classmethod
     def shared(cls, size: int) -> Self:
@@ -55,7 +59,7 @@ class DataConfig:
 
     def __post_init__(self) -> None:
         _check_types(self)
-        _require_at_least(self, 5, "vocab_size")
+        _require_at_least(self, SMALLEST_VOCABULARY, "vocab_size")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +109,7 @@ class ModelConfig:
                     self,
                     "num_heads",
                     self.d_model % self.num_heads == 0,
-                    f"a divisor of model.d_model = {self.d_model}, or set model.{key}",
+                    f"a divisor of model.d_model = {self.d_model}, or set model.d_k and model.d_v",
                 )
                 object.__setattr__(self, key, self.d_model // self.num_heads)
         _require_share(self, "dropout", "attention_dropout")
@@ -187,11 +191,16 @@ class TrainConfig:
                 self,
                 "peak_rate",
                 self.peak_rate > 0,
-                f"set with train.schedule = {self.schedule!r}",
+                f"above 0 with train.schedule = {self.schedule!r}",
             )
         _require_share(self, "label_smoothing", "adam_beta1", "adam_beta2")
-        _require_not_negative(self, "adam_epsilon")
-        _require(self, "adam_epsilon", self.adam_epsilon > 0, "above 0")
+        _require(self, "adam_epsilon", 0 < self.adam_epsilon < math.inf, "a number above 0")
+        _require(
+            self,
+            "save_every_minutes",
+            self.save_every_minutes > 0 or self.save_every_steps > 0,
+            "above 0 where train.save_every_steps is 0, or nothing would ever be saved",
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -230,15 +239,20 @@ class Config:
     def __post_init__(self) -> None:
         if self.task != "translation":
             raise ConfigError(f"task = {self.task!r} must be 'translation'")
+        for name, kind in SECTIONS.items():
+            if type(getattr(self, name)) is not kind:
+                raise ConfigError(f"{name} = {getattr(self, name)!r} must be a {kind.__name__}")
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Build a config from a recipe's tables; what they leave out is the paper's."""
         version = values.get("format_version", FORMAT_VERSION)
-        if type(version) is not int or not 1 <= version <= FORMAT_VERSION:
+        if type(version) is not int or version < 1:
+            raise ConfigError(f"format_version = {version!r} must be a whole number from 1")
+        if version > FORMAT_VERSION:
             raise ConfigError(
-                f"format_version = {version!r}, but this Headwise reads up to {FORMAT_VERSION}: "
-                "upgrade Headwise"
+                f"format_version = {version} is newer than the {FORMAT_VERSION} that this "
+                "Headwise reads: upgrade Headwise"
             )
         known = [*SECTIONS, "task", "format_version"]
         for key in values:
@@ -262,9 +276,9 @@ class Config:
         lines: list[str] = []
         for key, value in self.to_dict().items():
             if isinstance(value, dict):
-                lines += ["", f"[{key}]", *(f"{k} = {_toml_value(v)}" for k, v in value.items())]
+                lines += ["", f"[{key}]", *(f"{k} = {toml_value(v)}" for k, v in value.items())]
             else:
-                lines.append(f"{key} = {_toml_value(value)}")
+                lines.append(f"{key} = {toml_value(value)}")
         return "\n".join(lines) + "\n"
 
 
@@ -283,7 +297,7 @@ def parse_toml(text: str, source: str) -> dict[str, Any]:
     """Parse a recipe; `source` is how error messages call it."""
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError, or 5,000 digits, or brackets.
         raise ConfigError(f"{source}: not valid TOML: {error}") from error
 
 
@@ -295,13 +309,18 @@ def apply_override(values: dict[str, Any], override: str) -> dict[str, Any]:
     key, equals, text = override.partition("=")
     key = key.strip()
     if not equals:
-        raise ConfigError(f"--set {override}: write it as section.key=value")
+        raise ConfigError(f"--set {override!r}: write it as section.key=value")
     if key not in all_keys():
-        raise ConfigError(f"--set {override}: {_unknown_key(key, all_keys())}")
+        raise ConfigError(f"--set {override!r}: {_unknown_key(key, all_keys())}")
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        parsed = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
-        value = text.strip()
+        parsed = {"value": text.strip()}
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"--set {key}: {error}") from error
+    if list(parsed) != ["value"]:
+        raise ConfigError(f"--set {override!r}: one value at a time")
+    value = parsed["value"]
     section, dot, name = key.partition(".")
     if not dot:
         return {**values, key: value}
@@ -324,11 +343,15 @@ def _keys(kind: type[Section]) -> list[str]:
 
 
 def _unknown_key(key: str, valid: list[str]) -> str:
-    near = difflib.get_close_matches(key, valid, n=1, cutoff=0.0)
-    return f"unknown key {key!r}: did you mean {near[0]!r}?"
+    # A key without its section comes first: it is right but for that.
+    near = [name for name in valid if name.split(".")[-1] == key]
+    near += difflib.get_close_matches(key, valid, n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]!r}?" if near else "`headwise config` prints every key"
+    return f"unknown key {key!r}: {hint}"
 
 
-def _toml_value(value: object) -> str:
+def toml_value(value: object) -> str:
+    """Write a string, number or boolean as TOML."""
     # JSON writes strings, numbers and booleans as TOML does; nan and inf are refused above.
     return json.dumps(value, ensure_ascii=False)
 
@@ -347,6 +370,8 @@ def _check_types(section: Any) -> None:
         if get_origin(kind) is ClassVar:
             continue
         value = getattr(section, key)
+        if type(value) is int and abs(value) >= 2**63:
+            raise ConfigError(f"{section.name}.{key} is too large a number")
         if kind is float and type(value) is int:
             object.__setattr__(section, key, float(value))
         elif get_origin(kind) is Literal:

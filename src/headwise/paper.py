@@ -8,7 +8,7 @@ what the paper says about them.
 from dataclasses import dataclass
 from typing import Any
 
-from headwise.config import Config, Vocab
+from headwise.config import Config, Vocab, toml_value
 from headwise.recipes import load_recipe
 
 
@@ -38,13 +38,20 @@ def _row(recipe: str, title: str, ppl: float, bleu: float, millions: int | None)
     )
 
 
+_ENGLISH_FRENCH = "data.vocab_size=32000"
+
 EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(recipe="base", title="the base model"),
+    Experiment(
+        recipe="base",
+        title="the base model, English-French",
+        overrides=(_ENGLISH_FRENCH,),
+    ),
     Experiment(recipe="big", title="the big model"),
     Experiment(
         recipe="big",
         title="the big model, English-French",
-        overrides=("data.vocab_size=32000", "model.dropout=0.1"),
+        overrides=(_ENGLISH_FRENCH, "model.dropout=0.1"),
     ),
     _row("base", "base", 4.92, 25.8, 65),
     _row("a-h1", "row (A), h = 1", 5.29, 24.9, None),
@@ -68,13 +75,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     _row("big", "big", 4.33, 26.4, 213),
 )
 
-PAPER_VOCABULARIES = {
-    37_000: "English-German",
-    32_000: "English-French",
-    40_960: "the one Table 3's parameter counts imply",
-}
-"""The vocabulary sizes that stand in the paper or follow from it (§5.1)."""
-
 _SECTIONS = {
     "data.vocab_size": "§5.1",
     "model.kind": "§3",
@@ -84,7 +84,7 @@ _SECTIONS = {
     "model.num_heads": "§3.2.2",
     "model.d_k": "§3.2.2",
     "model.d_v": "§3.2.2",
-    "model.attention_bias": "§3.2.2 and Table 3",
+    "model.attention_bias": "§3.2.2",
     "model.norm_order": "§3.1",
     "model.positions": "§3.5",
     "model.tying": "§3.4",
@@ -92,7 +92,6 @@ _SECTIONS = {
     "model.attention_dropout": "§5.4",
     "train.batch_tokens × accumulate": "§5.1",
     "train.schedule": "§5.3",
-    "train.peak_rate": "§5.3",
     "train.warmup_steps": "§5.3",
     "train.adam_beta1": "§5.3",
     "train.adam_beta2": "§5.3",
@@ -112,6 +111,15 @@ _SECTIONS = {
 """Where the paper fixes each setting. What is not listed (the seed) it leaves open."""
 
 
+_SAYS = {
+    "model.attention_bias": "biases, which Table 3's parameter counts need",
+    "train.schedule": "d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5)",
+    "train.max_minutes": "no time limit",
+    "train.save_every_steps": "checkpoints by the clock",
+}
+"""What the paper has where its value as a setting would not say it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Departure:
     """One setting that differs from the paper's experiment it is compared with."""
@@ -121,42 +129,38 @@ class Departure:
     paper: object
     section: str
 
+    def __str__(self) -> str:
+        says = _SAYS.get(self.key, toml_value(self.paper))
+        return f"{self.key} = {toml_value(self.value)}, where {self.section} has {says}"
+
 
 def compare_with_paper(config: Config) -> tuple[Experiment, list[Departure]]:
-    """Find the paper's experiment that a config is, or starts from, and what differs from it.
+    """Find the paper's experiment that a config is, or is nearest to, and what differs from it.
 
-    That is the experiment with the most settings of its own that the config shares in full;
-    the base model shares none and is what remains when no other fits.
+    The nearest differs in the fewest settings; of several, the first.
     """
     ours = _settings(config)
-    base = _settings(load_recipe("base"))
-    nearest, own_settings, differing = EXPERIMENTS[0], -1, list(ours)
+    best: tuple[Experiment, list[Departure]] | None = None
     for experiment in EXPERIMENTS:
         theirs = _settings(load_recipe(experiment.recipe, experiment.overrides))
-        if ours["data.vocab_size"] in PAPER_VOCABULARIES:
-            theirs["data.vocab_size"] = base["data.vocab_size"] = ours["data.vocab_size"]
-        own = [key for key in theirs if theirs[key] != base[key]]
-        if any(ours[key] != theirs[key] for key in own):
-            continue
-        differs = [key for key in ours if ours[key] != theirs[key]]
-        if (len(own), -len(differs)) > (own_settings, -len(differing)):
-            nearest, own_settings, differing = experiment, len(own), differs
-    paper = _settings(load_recipe(nearest.recipe, nearest.overrides))
-    return nearest, [
-        Departure(key=key, value=ours[key], paper=paper[key], section=_SECTIONS[key])
-        for key in differing
-    ]
+        departures = [
+            Departure(key=key, value=ours[key], paper=theirs[key], section=section)
+            for key, section in _SECTIONS.items()
+            if ours[key] != theirs[key]
+        ]
+        if best is None or len(departures) < len(best[1]):
+            best = experiment, departures
+    assert best is not None
+    return best
 
 
 def _settings(config: Config) -> dict[str, Any]:
     """List the settings that the paper fixes, by key."""
-    tables = config.to_dict()
     settings = {
         f"{section}.{key}": value
-        for section, table in tables.items()
+        for section, table in config.to_dict().items()
         if isinstance(table, dict)
         for key, value in table.items()
-        if f"{section}.{key}" in _SECTIONS
     }
     # Many small batches accumulated are the paper's one large batch.
     train = config.train
@@ -183,18 +187,10 @@ def describe_departures(config: Config) -> str:
     else:
         count = "1 departure" if len(departures) == 1 else f"{len(departures)} departures"
         lines = [f"{count} from the paper, compared with {experiment.title}:"]
-        width = max(len(departure.key) for departure in departures)
-        lines += [
-            f"  {d.key:{width}}  {_plain(d.value)}, where {d.section} has {_plain(d.paper)}"
-            for d in departures
-        ]
+        lines += [f"  {departure}" for departure in departures]
     if not departures and experiment.perplexity is not None:
         lines.append(
             f"The paper reports perplexity {experiment.perplexity:.2f} and "
             f"BLEU {experiment.bleu:.1f} on newstest2013."
         )
     return "\n".join(lines)
-
-
-def _plain(value: object) -> str:
-    return f"{value:,}" if type(value) is int else str(value)

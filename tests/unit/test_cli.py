@@ -74,7 +74,7 @@ def test_config_paper_names_departures_or_says_there_is_none() -> None:
     assert none.stdout == "No departure from the paper: this is the base model.\n"
     one = headwise("config", "--set", "model.norm_order=pre", "--paper")
     assert one.returncode == 0
-    assert "model.norm_order  pre, where §3.1 has post" in one.stdout
+    assert 'model.norm_order = "pre", where §3.1 has "post"' in one.stdout
     row = headwise("config", "table3-b-dk16", "--paper")
     assert row.returncode == 0
     assert "this is Table 3 row (B), d_k = 16" in row.stdout
@@ -87,6 +87,12 @@ def test_a_wrong_input_is_one_line_and_exit_code_2() -> None:
         ("config", "--set", "model.num_heads=0"),
         ("config", "--set", "model.dropout=-1"),
         ("config", "--set", "model.nosuch=1"),
+        ("config", "--set"),
+        ("config", "--nosuch"),
+        ("config", "a", "b"),
+        ("config", "--set", "mo\ndel=b"),
+        ("config", "no\nsuch"),
+        ("nosuch",),
         ("explain", "nosuch.toml"),
     ):
         result = headwise(*arguments)
@@ -98,14 +104,15 @@ def test_a_wrong_input_is_one_line_and_exit_code_2() -> None:
 
 def test_traceback_shows_where_an_error_came_from() -> None:
     result = headwise("config", "nosuch", "--traceback")
-    assert result.returncode == 1
-    assert "Traceback (most recent call last)" in result.stderr
+    assert result.returncode == 2
+    assert result.stderr.startswith("Traceback (most recent call last)")
+    assert result.stderr.splitlines()[-1].startswith("headwise: no recipe and no file 'nosuch'")
 
 
-def test_an_unknown_verb_is_a_usage_error() -> None:
+def test_an_unknown_verb_points_to_the_help() -> None:
     result = headwise("nosuch")
     assert result.returncode == 2
-    assert "No such command 'nosuch'" in result.stderr
+    assert result.stderr == "headwise: No such command 'nosuch'. See 'headwise --help'.\n"
 
 
 def test_explain_prints_the_worked_example() -> None:
@@ -121,10 +128,44 @@ def test_explain_prints_the_worked_example() -> None:
     assert "\x1b" not in result.stdout
 
 
-def test_explain_without_unicode_is_still_readable() -> None:
+def test_without_unicode_both_verbs_are_still_readable() -> None:
     result = headwise("explain", PYTHONIOENCODING="ascii")
     assert (result.returncode, result.stderr) == (0, "")
-    assert "1.0422" in result.stdout
+    assert "scores = Q K^T" in result.stdout
+    assert "0.8x1 + 1x1.2 + 1.2x0.5 = 2.6" in result.stdout
+    result = headwise("config", "--set", "model.dropout=0", "--paper", PYTHONIOENCODING="ascii")
+    assert result.returncode == 0
+    assert "model.dropout = 0.0, where section 5.4 has 0.1" in result.stdout
+
+
+def test_no_line_is_wider_than_the_terminal_and_no_number_is_cut(tmp_path: Path) -> None:
+    matrices = tmp_path / "m.json"
+    row = [round(0.1234 + 0.01 * n, 4) for n in range(12)]
+    values = {"Q": [row] * 12, "K": [row] * 12, "V": [row] * 12, "tokens": ["word"] * 12}
+    matrices.write_text(json.dumps(values))
+    for columns in ("40", "60", "80"):
+        result = headwise("explain", str(matrices), COLUMNS=columns)
+        assert result.returncode == 0
+        lines = result.stdout.splitlines()
+        assert max(map(len, lines)) <= int(columns)
+        assert all(line == line.rstrip() for line in lines)
+        for value in row:
+            assert f"{value:g}" in result.stdout
+
+
+def test_a_full_disk_is_one_line() -> None:
+    for verb in ("config", "explain", "--help"):
+        with Path("/dev/full").open("w") as full:
+            result = subprocess.run(
+                [sys.executable, "-m", "headwise", verb],
+                stdout=full,
+                stderr=subprocess.PIPE,
+                text=True,
+                timeout=60,
+                check=False,
+            )
+        assert result.returncode == 2
+        assert result.stderr == "headwise: cannot write the output: No space left on device\n"
 
 
 def test_explain_writes_a_page(tmp_path: Path) -> None:
@@ -138,14 +179,16 @@ def test_explain_writes_a_page(tmp_path: Path) -> None:
     text = page.read_text("utf-8")
     assert "&lt;script&gt;" in text
     assert "<script" not in text
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.json", "page.html"]
     refused = headwise("explain", "--html", str(tmp_path / "no" / "page.html"))
     assert refused.returncode == 2
     assert "cannot write the page: No such file or directory" in refused.stderr
 
 
-def test_a_closed_pipe_is_not_an_error_message() -> None:
-    command = f"{sys.executable} -m headwise explain | head -n 1"
+@pytest.mark.parametrize("verb", ["", "explain", "config"])
+def test_a_closed_pipe_is_not_an_error_message(verb: str) -> None:
+    command = f"{sys.executable} -m headwise {verb} | true"
     result = subprocess.run(
         ["sh", "-c", command], capture_output=True, text=True, timeout=60, check=True
     )
-    assert (result.stdout, result.stderr) == ("1. Start from the tokens\n", "")
+    assert (result.stdout, result.stderr) == ("", "")

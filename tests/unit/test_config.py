@@ -56,10 +56,13 @@ def test_head_widths_follow_d_model_unless_given() -> None:
         ("model.norm_order", "Pre", "must be one of 'post', 'pre'"),
         ("model.d_k", -1, "0 or more"),
         ("train.label_smoothing", 1, "below 1"),
-        ("train.schedule", "cosine", "train.peak_rate = 0.0 must be set with"),
+        ("train.schedule", "cosine", "train.peak_rate = 0.0 must be above 0 with"),
         ("train.peak_rate", 0.1, "must be 0 with train.schedule = 'paper'"),
         ("train.peak_rate", float("inf"), "must be a number, 0 or more"),
         ("train.adam_epsilon", 0, "above 0"),
+        ("train.seed", 10**400, "train.seed is too large a number"),
+        ("train.max_minutes", 2**63, "train.max_minutes is too large a number"),
+        ("train.save_every_minutes", 0, "or nothing would ever be saved"),
         ("train.max_steps", 0, "at least 1"),
         ("decode.beam", 0, "at least 1"),
         ("decode.alpha", -1.0, "0 or more"),
@@ -82,9 +85,11 @@ def test_a_wrong_value_is_one_clear_error(key: str, value: object, complaint: st
         ("model = 3", r"r\.toml: model = 3 must be a table: write \[model\]"),
         ("[model]\nd_model = 'x'", r"r\.toml: model.d_model = 'x' must be a whole number"),
         ("[model]\nd_k = ,", r"r\.toml: not valid TOML: .*line 2"),
+        ("x = " + "[" * 5000, r"r\.toml: not valid TOML"),
+        ("x = " + "9" * 5000, r"r\.toml: not valid TOML"),
         ("task = 'chess'", r"r\.toml: task = 'chess' must be 'translation'"),
-        ("format_version = 2", r"r\.toml: format_version = 2, .* reads up to 1: upgrade"),
-        ("format_version = 'x'", r"r\.toml: format_version = 'x'"),
+        ("format_version = 2", r"r\.toml: format_version = 2 is newer than the 1 .*: upgrade"),
+        ("format_version = 'x'", r"r\.toml: format_version = 'x' must be a whole"),
     ],
 )
 def test_a_wrong_recipe_names_file_and_key(tmp_path: Path, text: str, complaint: str) -> None:
@@ -97,8 +102,16 @@ def test_a_wrong_recipe_names_file_and_key(tmp_path: Path, text: str, complaint:
 def test_a_recipe_that_cannot_be_read_is_a_config_error(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"missing\.toml: cannot read this recipe: No such file"):
         load_recipe(tmp_path / "missing.toml")
-    with pytest.raises(ConfigError, match="no recipe 'table3-a-h5': did you mean table3-a-h"):
+    with pytest.raises(
+        ConfigError, match="no recipe and no file 'table3-a-h5': did you mean table3-a-h"
+    ):
         load_recipe("table3-a-h5")
+    with pytest.raises(ConfigError, match="cannot read this recipe: Is a directory"):
+        load_recipe(tmp_path)
+    with pytest.raises(ConfigError, match="cannot read this recipe: File name too long"):
+        load_recipe("a" * 5000)
+    (tmp_path / "bom.toml").write_bytes(b"\xef\xbb\xbf[model]\nd_k = 16\n")
+    assert load_recipe(tmp_path / "bom.toml").model.d_k == 16
     (tmp_path / "latin.toml").write_bytes(b"# caf\xe9")
     with pytest.raises(ConfigError, match="not UTF-8 text: .* at byte 5"):
         load_recipe(tmp_path / "latin.toml")
@@ -118,7 +131,11 @@ def test_overrides_are_laid_over_the_recipe_in_order() -> None:
     [
         ("model.d_model", "write it as section.key=value"),
         ("model.dmodel=3", "unknown key 'model.dmodel': did you mean 'model.d_model'"),
-        ("format_version=1", "unknown key"),
+        ("format_version=1", "unknown key 'format_version': `headwise config` prints every key"),
+        ("dropout=1", "unknown key 'dropout': did you mean 'model.dropout'"),
+        ("model.d_model=512\nmodel.d_ff=3", "one value at a time"),
+        ("train.seed=" + "9" * 5000, "--set train.seed: Exceeds the limit"),
+        ("train.seed=" + "[" * 5000, "--set train.seed: "),
         ("model.d_model=x", "model.d_model = 'x' must be a whole number"),
     ],
 )
@@ -169,5 +186,22 @@ def test_the_parameter_count_is_the_models(
 
 
 def test_a_vocabulary_holds_more_than_the_special_ids() -> None:
-    with pytest.raises(ConfigError, match="source_size is 4"):
+    with pytest.raises(ConfigError, match="vocab.source_size = 4 must be at least 5"):
         Vocab(source_size=4, target_size=9)
+    with pytest.raises(ConfigError, match="vocab.source_size = 9.5 must be a whole number"):
+        Vocab.shared(9.5)  # type: ignore[arg-type]
+
+
+def test_python_is_checked_as_toml_is() -> None:
+    with pytest.raises(ConfigError, match="model = 3 must be a ModelConfig"):
+        Config(model=3)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match="model.d_model = '512' must be a whole number"):
+        ModelConfig(d_model="512")  # type: ignore[arg-type]
+
+
+def test_an_override_may_complete_a_recipe(tmp_path: Path) -> None:
+    path = tmp_path / "r.toml"
+    path.write_text("[train]\nschedule = 'cosine'\n")
+    with pytest.raises(ConfigError, match=r"r\.toml: train.peak_rate = 0.0 must be above 0"):
+        load_recipe(path)
+    assert load_recipe(path, ["train.peak_rate=0.001"]).train.peak_rate == 0.001

@@ -94,7 +94,7 @@ def test_the_python_of_the_readme_runs() -> None:
         check=False,
     )
     assert (result.returncode, result.stderr) == (0, "")
-    assert re.fullmatch(r"1,\d{3},\d{3} parameters, \d+\.\d nats a token\n", result.stdout)
+    assert re.fullmatch(r"3,\d{3},\d{3} parameters, \d+\.\d nats a token\n", result.stdout)
 
 
 def test_the_map_of_the_readme_names_what_is_there() -> None:

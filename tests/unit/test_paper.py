@@ -73,8 +73,16 @@ def test_a_departure_is_named_with_its_section() -> None:
     text = describe_departures(load_recipe("base", ["model.norm_order=pre"]))
     assert text == (
         "1 departure from the paper, compared with the base model:\n"
-        "  model.norm_order  pre, where §3.1 has post"
+        '  model.norm_order = "pre", where §3.1 has "post"'
     )
+
+
+def test_a_departure_says_what_the_paper_has_instead() -> None:
+    cosine = ["train.schedule=cosine", "train.peak_rate=1e-3", "train.max_minutes=10"]
+    text = describe_departures(load_recipe("base", cosine))
+    assert text.startswith("2 departures")
+    assert 'train.schedule = "cosine", where §5.3 has d_model^-0.5 · min(step^-0.5' in text
+    assert "train.max_minutes = 10.0, where §5.2 has no time limit" in text
 
 
 def test_departures_from_a_row_are_counted_from_that_row() -> None:
@@ -93,12 +101,41 @@ def test_many_small_batches_are_the_papers_large_one() -> None:
     assert [d.value for d in compare_with_paper(smaller)[1]] == [2500]
 
 
-def test_big_for_english_french_is_the_papers_too() -> None:
-    config = load_recipe("big", ["data.vocab_size=32000", "model.dropout=0.1"])
-    experiment, departures = compare_with_paper(config)
-    assert (experiment.title, departures) == ("the big model, English-French", [])
+@pytest.mark.parametrize(
+    ("recipe", "overrides", "title"),
+    [
+        ("base", ["data.vocab_size=32000"], "the base model, English-French"),
+        (
+            "big",
+            ["data.vocab_size=32000", "model.dropout=0.1"],
+            "the big model, English-French",
+        ),
+    ],
+)
+def test_english_french_is_the_papers_too(recipe: str, overrides: list[str], title: str) -> None:
+    experiment, departures = compare_with_paper(load_recipe(recipe, overrides))
+    assert (experiment.title, departures) == (title, [])
 
 
-def test_a_vocabulary_of_ones_own_is_a_departure() -> None:
-    (departure,) = compare_with_paper(load_recipe("base", ["data.vocab_size=8000"]))[1]
-    assert (departure.key, departure.section) == ("data.vocab_size", "§5.1")
+@pytest.mark.parametrize(
+    ("recipe", "overrides", "nearest", "keys"),
+    [
+        ("base", ["train.average_last=1"], "base", ["train.average_last"]),
+        ("base", ["data.vocab_size=8000"], "base", ["data.vocab_size"]),
+        ("big", ["model.dropout=0.1"], "big", ["model.dropout"]),
+        ("big", ["model.num_heads=8"], "big", ["model.num_heads", "model.d_k", "model.d_v"]),
+        ("table3-big", ["data.vocab_size=36000"], "table3-big", ["data.vocab_size"]),
+        ("table3-c-d256", ["data.vocab_size=37000"], "table3-c-d256", ["data.vocab_size"]),
+    ],
+)
+def test_a_config_is_compared_with_the_nearest_experiment(
+    recipe: str, overrides: list[str], nearest: str, keys: list[str]
+) -> None:
+    experiment, departures = compare_with_paper(load_recipe(recipe, overrides))
+    assert (experiment.recipe, [d.key for d in departures]) == (nearest, keys)
+
+
+def test_a_count_is_set_beside_the_papers_only_where_it_is_the_papers_model() -> None:
+    assert describe_size(load_recipe("base", ["train.average_last=1"])) == "63.1 million parameters"
+    assert "paper prints 213" in describe_size(load_recipe("table3-big"))
+    assert "paper prints no count" in describe_size(load_recipe("table3-a-h4"))

@@ -4,34 +4,41 @@ Modules in this folder import nothing heavy at their top, so that `--help` answe
 """
 
 import sys
-from io import TextIOWrapper
+import traceback
 
 import click
 
 from headwise import __version__
 from headwise.cli.config import config
 from headwise.cli.explain import explain
+from headwise.cli.output import error_line
 from headwise.errors import HeadwiseError
-
-_TRACEBACK = "--traceback"
 
 EPILOG = """\b
 Examples:
-  headwise explain                     one attention head, step by step
-  headwise config base                 the paper's base model as a recipe
+  headwise explain                  one attention head, step by step
+  headwise config base              the paper's base model as a recipe
   headwise config --set model.norm_order=pre --paper
-                                       what departs from the paper, and where
+                                    what departs from the paper, and where
+
+--traceback after any command shows where in the code an error came from.
 """
 
 
-@click.group(epilog=EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    epilog=EPILOG,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, message="%(prog)s %(version)s")
-@click.option(_TRACEBACK, is_flag=True, help="Show where in the code an error came from.")
-def app(traceback: bool) -> None:
+@click.pass_context
+def app(context: click.Context) -> None:
     """The Transformer of "Attention Is All You Need", as a tool.
 
     Every verb has its own --help with examples.
     """
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
 
 
 app.add_command(config)
@@ -40,27 +47,27 @@ app.add_command(explain)
 
 def main() -> None:
     """Run the command line and exit with its code: 0, 2 for wrong input, 130 after Ctrl-C."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper) and stream.encoding.lower() != "utf-8":
-            stream.reconfigure(errors="replace")  # A question mark beats a traceback.
-    arguments = [a for a in sys.argv[1:] if a != _TRACEBACK]
+    arguments, show_traceback = sys.argv[1:], False
+    if "--traceback" in arguments:
+        arguments.remove("--traceback")
+        show_traceback = True
     try:
-        result = app.main(arguments, prog_name="headwise", standalone_mode=False)
-    except click.exceptions.NoArgsIsHelpError as error:
-        click.echo(error.format_message())
-        sys.exit(0)
-    except click.ClickException as error:
-        error.show()
-        sys.exit(error.exit_code)
+        app.main(arguments, prog_name="headwise", standalone_mode=False)
+        sys.stdout.flush()  # Here, where a full disk can still be reported.
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
-    except HeadwiseError as error:
-        if _TRACEBACK in sys.argv:
-            raise
-        click.echo(f"{click.style('headwise:', fg='red', bold=True)} {error}", err=True)
+    except (click.ClickException, HeadwiseError, OSError) as error:
+        if show_traceback:
+            traceback.print_exc()
+        error_line(_message(error))
         sys.exit(2)
-    except BrokenPipeError:
-        # Whoever read our output has closed it. Python would complain again while it shuts down.
-        sys.stderr.close()
-        sys.exit(141)
-    sys.exit(result if isinstance(result, int) else 0)
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        return f"{error.format_message()} See '{error.ctx.command_path} --help'."
+    if isinstance(error, click.ClickException):
+        return error.format_message()
+    if isinstance(error, OSError) and error.filename is None:
+        return f"cannot write the output: {error.strerror}"
+    return str(error)

@@ -2,13 +2,14 @@
 
 import click
 
+from headwise.cli.output import show
+
 EPILOG = """\b
 Examples:
-  headwise config                         the paper's base model
-  headwise config big > mine.toml         a recipe of your own to start from
+  headwise config                      the paper's base model
+  headwise config table3-b-dk16        a row of Table 3
   headwise config mine.toml --set model.dropout=0.2
-  headwise config table3-b-dk16           a row of Table 3, with its parameter count
-  headwise config mine.toml --paper       what departs from the paper, and from which section
+  headwise config mine.toml --paper    what departs from the paper, and where
 
 \b
 Shipped recipes: base, big, and the rows of Table 3 at its vocabulary of 40,960:
@@ -39,6 +40,6 @@ def config(recipe: str, overrides: tuple[str, ...], paper: bool) -> None:
 
     resolved = load_recipe(recipe, overrides)
     if paper:
-        click.echo(describe_departures(resolved))
+        show(describe_departures(resolved))
     else:
-        click.echo(f"# {describe_size(resolved)}\n{resolved.to_toml()}", nl=False)
+        show(f"# {describe_size(resolved)}\n{resolved.to_toml().rstrip()}")

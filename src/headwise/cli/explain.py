@@ -1,22 +1,32 @@
 """`headwise explain`: one head of attention, step by step."""
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import click
 
+from headwise.cli.output import show
+
 EPILOG = """\b
 Examples:
-  headwise explain                        a worked example of two tokens
-  headwise explain mine.toml              your own matrices
+  headwise explain                  a worked example of two tokens
+  headwise explain mine.toml        your own matrices
   headwise explain mine.json --html page.html
 
 \b
 A file of matrices, TOML or JSON:
-  X  = [[1, 0, 1, 0], [0, 1, 0, 1]]       one row for each token
-  Wq = [[0.1, 0.2], ...]                  and Wk, Wv; or Q, K, V instead of the four
-  tokens = ["the", "cat"]                 optional names
-  causal = true                           optional: hide later tokens
+  X  = [[1, 0, 1, 0], [0, 1, 0, 1]] one row for each token
+  Wq = [[0.1, 0.2], ...]            and Wk, Wv; or Q, K, V instead of the four
+  tokens = ["the", "cat"]           optional names
+  causal = true                     optional: hide later tokens
 """
+
+_STYLES: dict[str, dict[str, Any]] = {
+    "title": {"bold": True},
+    "formula": {"fg": "cyan"},
+    "worked": {"fg": "green"},
+}
 
 
 @click.command(epilog=EPILOG)
@@ -29,26 +39,22 @@ A file of matrices, TOML or JSON:
     help="Write the walk as a web page instead.",
 )
 def explain(matrices: Path | None, page: Path | None) -> None:
-    """Walk through one head of attention with every number shown.
+    """Walk through one head of attention, number by number.
 
     MATRICES is a TOML or JSON file; without it, a small worked example is explained.
     """
     from headwise.inspect.explain import load_head, walk
 
     steps = walk(load_head(matrices))
-    if page is None:
-        from rich.console import Console
+    if page is not None:
+        from headwise.inspect.page import write_page
 
-        from headwise.inspect.terminal import print_steps
-
-        print_steps(steps, Console(highlight=False))
+        write_page(steps, page)
+        click.echo(f"wrote {page}", err=True)
         return
 
-    from headwise.errors import RequestError
-    from headwise.inspect.page import render_page
+    from headwise.inspect.plain import lines_of
 
-    try:
-        page.write_text(render_page(steps), "utf-8")
-    except OSError as error:
-        raise RequestError(f"{page}: cannot write the page: {error.strerror}") from error
-    click.echo(f"wrote {page}", err=True)
+    width = shutil.get_terminal_size().columns
+    lines = lines_of(steps, width)
+    show("\n".join(click.style(line.text, **_STYLES.get(line.role, {})) for line in lines))

@@ -1,7 +1,10 @@
 """Explanations as one self-contained page: no script, no request, light and dark."""
 
+import os
 from html import escape
+from pathlib import Path
 
+from headwise.errors import RequestError
 from headwise.inspect.explain import Step, Table, number
 
 _STYLE = """
@@ -17,8 +20,8 @@ main { max-width: 60rem; margin: 0 auto; padding: 2rem 1rem 4rem; }
 h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .25rem; }
 h2 { font-size: 1.15rem; margin: 0; }
 .lead, .reason { color: var(--dim); margin: .25rem 0 0; }
-ol { list-style: none; margin: 1.5rem 0 0; padding: 0; display: grid; gap: 1rem; }
-li { background: var(--card); border: 1px solid var(--line); border-radius: .6rem;
+ol { list-style: none; margin: 1.5rem 0 0; padding: 0; }
+li { margin-top: 1rem; background: var(--card); border: 1px solid var(--line); border-radius: .6rem;
   padding: 1rem 1.25rem; }
 .formula, .worked, td, th, caption { font-family: ui-monospace, "DejaVu Sans Mono", monospace;
   font-variant-numeric: tabular-nums; }
@@ -26,15 +29,28 @@ li { background: var(--card); border: 1px solid var(--line); border-radius: .6re
 .worked { color: var(--works); margin: .75rem 0 0; overflow-wrap: anywhere; font-size: .9rem; }
 .tables { display: flex; flex-wrap: wrap; gap: 1.5rem; margin-top: .75rem; }
 .scroll { overflow-x: auto; max-width: 100%; }
-@media (min-width: 40rem) { .tables { display: grid; align-items: start;
-  grid-template-columns: repeat(3, minmax(0, max-content)); } }
+.scroll:focus-visible { outline: 2px solid var(--accent); outline-offset: 2px; }
 table { border-collapse: collapse; }
 caption { text-align: left; font-weight: 600; padding-bottom: .25rem; }
 td, th { border: 1px solid var(--line); padding: .25rem .6rem; text-align: right;
   font-size: .9rem; }
 th { color: var(--dim); font-weight: 500; }
-td.weight { background: rgba(var(--heat), calc(var(--share) * .75)); }
+td.weight { background: rgba(var(--heat), calc(var(--share) * .4)); }
 """
+
+
+def write_page(steps: list[Step], path: Path) -> None:
+    """Write the walk as a page: whole, or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(render_page(steps))
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink(missing_ok=True)
+        raise RequestError(f"{path}: cannot write the page: {error.strerror}") from error
 
 
 def render_page(steps: list[Step]) -> str:
@@ -63,15 +79,15 @@ def render_page(steps: list[Step]) -> str:
 
 
 def _step(position: int, step: Step) -> str:
-    tables = "\n".join(_table(table) for table in step.tables)
+    tables = "\n".join(
+        f'<div class="tables">\n{"".join(map(_table, row))}</div>' for row in step.tables
+    )
     worked = f'<p class="worked">{escape(step.worked)}</p>' if step.worked else ""
     return f"""<li>
 <h2>{position}. {escape(step.title)}</h2>
 <p class="formula">{escape(step.formula)}</p>
 <p class="reason">{escape(step.reason)}</p>
-<div class="tables">
 {tables}
-</div>
 {worked}
 </li>"""
 
@@ -89,7 +105,9 @@ def _table(table: Table) -> str:
     )
     caption = f"<caption>{escape(table.name)}</caption>"
     body = f"<tbody>\n{rows}\n</tbody>"
-    return f'<div class="scroll"><table>{caption}{head}{body}</table></div>'
+    # A wide table scrolls in a box of its own, which the keyboard must be able to reach.
+    box = f'class="scroll" tabindex="0" role="region" aria-label="{escape(table.name)}"'
+    return f"<div {box}><table>{caption}{head}{body}</table></div>\n"
 
 
 def _cell(value: float, is_weight: bool) -> str:

@@ -19,28 +19,27 @@ def load_recipe(recipe: str | Path = "base", overrides: Sequence[str] = ()) -> C
     """Resolve a shipped recipe's name or a TOML file's path, with overrides laid over it."""
     text, source = _read(recipe)
     values = parse_toml(text, source)
-    try:
-        Config.from_dict(values)
-    except ConfigError as error:
-        raise ConfigError(f"{source}: {error}") from error
     for override in overrides:
         values = apply_override(values, override)
-    return Config.from_dict(values)
+    try:
+        return Config.from_dict(values)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {error}") from error
 
 
 def _read(recipe: str | Path) -> tuple[str, str]:
     if str(recipe) in recipe_names():
         return (resources.files(__name__) / f"{recipe}.toml").read_text("utf-8"), f"recipe {recipe}"
     path = Path(recipe)
-    if not path.exists() and path.suffix != ".toml":
-        near = difflib.get_close_matches(str(recipe), recipe_names(), n=3, cutoff=0.3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "see `headwise config --help`"
-        raise ConfigError(f"no recipe {str(recipe)!r}: {hint} (a file of your own ends in .toml)")
     try:
-        return path.read_text("utf-8"), str(path)
+        return path.read_text("utf-8-sig"), str(path)
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{path}: not UTF-8 text: {error.reason} at byte {error.start}"
         ) from error
     except OSError as error:
-        raise ConfigError(f"{path}: cannot read this recipe: {error.strerror}") from error
+        if path.suffix == ".toml" or not isinstance(error, FileNotFoundError):
+            raise ConfigError(f"{path}: cannot read this recipe: {error.strerror}") from error
+        near = difflib.get_close_matches(str(recipe), recipe_names(), n=3, cutoff=0.4)
+        hint = f"did you mean {' or '.join(near)}?" if near else "see `headwise config --help`"
+        raise ConfigError(f"no recipe and no file {str(recipe)!r}: {hint}") from error

@@ -1,4 +1,5 @@
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -7,13 +8,14 @@ import torch
 from headwise.errors import RequestError
 from headwise.inspect.explain import EXAMPLE, load_head, number, parse_head, walk
 from headwise.inspect.page import render_page
+from headwise.inspect.plain import lines_of
 from headwise.model import Allowed
 from headwise.model.attention import attention
 
 
 def tables(values: dict[str, object]) -> dict[str, list[list[float]]]:
     steps = walk(parse_head(values, "test"))
-    return {table.name: table.values for step in steps for table in step.tables}
+    return {table.name: table.values for s in steps for row in s.tables for table in row}
 
 
 def rounded(matrix: list[list[float]], digits: int = 4) -> list[list[float]]:
@@ -51,7 +53,7 @@ def test_worked_numbers_are_the_tables_first_numbers() -> None:
     for step in walk(parse_head(EXAMPLE, "test")):
         if step.worked:
             name = step.worked.split("[")[0]
-            table = next(t for t in step.tables if t.name == name)
+            table = next(t for row in step.tables for t in row if t.name == name)
             assert step.worked.endswith(f"= {number(table.values[0][0])}")
 
 
@@ -64,20 +66,25 @@ def test_worked_numbers_are_the_tables_first_numbers() -> None:
         ({"q": [[1]]}, "unknown key 'q': use X, "),
         ({**EXAMPLE, "X": 3}, "X must be a list of rows"),
         ({**EXAMPLE, "X": []}, "X must be a list of rows"),
-        ({**EXAMPLE, "X": [[]]}, "X row 1 has 0 numbers"),
+        ({**EXAMPLE, "X": [[]]}, "X row 1 is empty"),
+        ({**EXAMPLE, "X": [[0] * 129]}, "X is 1 × 129; up to 128 × 128 can be explained"),
+        ({**EXAMPLE, "X": [[1, 0, 1, 10**400]]}, "is not a number from -1e.50 to 1e.50"),
+        ({**EXAMPLE, "X": [[1, 0, 1, 1e300]]}, "is not a number from"),
+        ({**EXAMPLE, "tokens": ["a", "\ud800"]}, "has characters that cannot be shown"),
+        ({**EXAMPLE, "tokens": ["a", "\x1b[31m"]}, "has characters that cannot be shown"),
         ({**EXAMPLE, "X": [[1, 0, 1, 0], [1]]}, "X row 2 has 1 numbers, row 1 4"),
         ({**EXAMPLE, "X": [[1, 0, 1, "a"]]}, "X row 1: 'a' is not a number"),
-        ({**EXAMPLE, "X": [[1, 0, 1, True]]}, "True is not a number"),
-        ({**EXAMPLE, "X": [[1, 0, 1, float("nan")]]}, "nan is not a number"),
-        ({**EXAMPLE, "X": [[1, 0]]}, "Wq has 4 rows, X has 2 columns: they must be equal"),
+        ({**EXAMPLE, "X": [[1, 0, 1, True]]}, "'True' is not a number"),
+        ({**EXAMPLE, "X": [[1, 0, 1, float("nan")]]}, "'nan' is not a number"),
+        ({**EXAMPLE, "X": [[1, 0]]}, "Wq has 4 rows and X 2 columns: they must be equal"),
         ({**EXAMPLE, "tokens": ["a"]}, "1 tokens for 2 rows of queries"),
         ({**EXAMPLE, "tokens": "ab"}, "tokens must be a list of strings"),
         ({**EXAMPLE, "causal": 1}, "causal = 1 must be true or false"),
-        ({"Q": [[1]], "K": [[1, 2]], "V": [[1]]}, "queries are 1 wide, keys 2"),
+        ({"Q": [[1]], "K": [[1, 2]], "V": [[1]]}, "queries are 1 wide and keys 2"),
         ({"Q": [[1]], "K": [[1]], "V": [[1], [2]]}, "there are 1 keys and 2 values"),
         (
             {"Q": [[1]], "K": [[1], [2]], "V": [[1], [2]], "causal": True},
-            "causal attention with 1 queries and 2 keys",
+            "causal attention needs as many queries as keys",
         ),
     ],
 )
@@ -95,7 +102,9 @@ def test_files_are_toml_or_json(tmp_path: Path) -> None:
         (toml, "Q = [", "m.toml: not valid TOML"),
         (jsonfile, "{", "m.json: not valid JSON"),
         (jsonfile, "[1]", "m.json: expected matrices by name"),
-        (jsonfile, "[" * 100_000, "m.json: nested too deeply"),
+        (jsonfile, "[" * 100_000, "m.json: not valid JSON"),
+        (jsonfile, "9" * 5000, "m.json: not valid JSON"),
+        (toml, "Q = " + "[" * 5000, "m.toml: not valid TOML"),
     ):
         path.write_text(text)
         with pytest.raises(RequestError, match=complaint):
@@ -108,8 +117,33 @@ def test_files_are_toml_or_json(tmp_path: Path) -> None:
 
 
 def test_numbers_are_written_short() -> None:
-    values = (1.0, 0.5, -0.00001, 1.0422499, float("-inf"), 100.0)
-    assert [number(v) for v in values] == ["1", "0.5", "0", "1.0422", "−∞", "100"]
+    values = (1.0, 0.5, -0.0, 1.0422499, float("-inf"), 100.0, -0.00001, 1e100)
+    shown = ["1", "0.5", "0", "1.0422", "−∞", "100", "-1e-05", "1e+100"]
+    assert [number(v) for v in values] == shown
+
+
+def test_the_largest_numbers_stay_finite() -> None:
+    huge = [[1e50] * 3, [-1e50] * 3]
+    for name, values in tables({"Q": huge, "K": huge, "V": huge}).items():
+        assert all(math.isfinite(value) for row in values for value in row), name
+
+
+def test_negative_factors_stand_in_brackets() -> None:
+    (worked,) = [
+        step.worked
+        for step in walk(parse_head({"Q": [[-1, 2]], "K": [[3, -4]], "V": [[1]]}, "test"))
+        if step.worked.startswith("scores")
+    ]
+    assert worked == "scores[1,1] = (-1)×3 + 2×(-4) = -11"
+
+
+def test_a_large_matrix_says_what_it_leaves_out() -> None:
+    ones = [[1] * 20 for _ in range(18)]
+    text = [
+        line.text for line in lines_of(walk(parse_head({"Q": ones, "K": ones, "V": ones}, "t")), 80)
+    ]
+    assert any("… 2 more rows and 4 more columns: see --html" in line for line in text)
+    assert any(line.endswith("+ … + 1×1 = 20") for line in text)
 
 
 def test_the_page_stands_alone() -> None:

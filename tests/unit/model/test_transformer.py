@@ -223,6 +223,12 @@ def test_post_norm_is_the_papers_and_adds_no_norm_after_the_stacks(build: Build)
         np.testing.assert_allclose(ours, expected, atol=1e-5)
 
 
+def test_the_norms_add_the_epsilon_of_the_authors_code() -> None:
+    x = torch.tensor([[[1e-3, -1e-3] * 7]], dtype=torch.float64)  # variance 1e-6
+    ours = Residual(model_config()).double()(x, torch.zeros_like)
+    torch.testing.assert_close(ours, x / math.sqrt(2e-6), rtol=1e-9, atol=0)
+
+
 def test_the_feed_forward_layer_is_its_formula() -> None:
     torch.manual_seed(0)
     layer = FeedForward(model_config()).double()

@@ -54,7 +54,7 @@ def test_chunked_loss_and_gradients_equal_torchs(
         torch.testing.assert_close(a, b, rtol=0, atol=1e-10)
 
 
-def test_the_smoothed_target_is_the_papers_spread() -> None:
+def test_the_smoothed_target_is_spread_over_all_others() -> None:
     """1 - eps on the target, eps / (V - 1) on each other entry, written out."""
     hidden, weight, targets = operands(5)
     log_probs = F.log_softmax(F.linear(hidden, weight), dim=-1)

@@ -1,0 +1,31 @@
+"""Text to the terminal, whatever that can show."""
+
+import os
+import sys
+
+import click
+
+_ASCII = str.maketrans(
+    {"×": "x", "·": "*", "√": "sqrt ", "ᵀ": "^T", "−": "-", "∞": "inf", "§": "section ", "…": "..."}
+)
+
+
+def show(text: str) -> None:
+    """Print to stdout: colours only on a terminal that wants them, ASCII where there is no more."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = text.translate(_ASCII).encode(encoding, "replace").decode(encoding)
+    click.echo(text, color=_colour())
+
+
+def error_line(message: str) -> None:
+    """Print one line to stderr, even where the message quotes something with line breaks."""
+    label = click.style("headwise:", fg="red", bold=True)
+    click.echo(f"{label} {' '.join(message.split())}", err=True, color=_colour())
+
+
+def _colour() -> bool | None:
+    """Return False where colours are unwanted; None lets click look whether it is a terminal."""
+    return False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None
