@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headwise.model.attention import MultiHeadAttention, attention, explicit_attention
-from headwise.model.masks import Allowed
+from headwise.model.masks import Allowed, real_keys
 from headwise.model.short_attention import LONGEST, short_attention, suits_short_attention
 from tests import reference
 from tests.conftest import model_config
@@ -119,6 +119,70 @@ def test_dot_products_are_divided_by_the_root_of_d_k() -> None:
     v = torch.tensor([[[[1.0], [0.0]]]])
     expected = math.exp(2) / (math.exp(2) + 1)  # 4 / sqrt(4) = 2
     assert attention(q, k, v, NOTHING_HIDDEN).item() == pytest.approx(expected)
+
+
+def test_a_hidden_key_gets_nothing_however_well_it_matches() -> None:
+    for keys in (3, 37, LONGEST + 3):
+        q = torch.full((1, 1, keys, 2), 1e3)
+        k, v = torch.zeros(1, 1, keys, 2), torch.zeros(1, 1, keys, 2)
+        k[..., -1, :], v[..., -1, :] = 1e3, 1.0
+        real = torch.ones(1, keys, dtype=torch.bool)
+        real[0, -1] = False
+        mask = Allowed(keys=real).mask(keys, keys, q.device)
+        assert not attention(q, k, v, Allowed(keys=real)).any()
+        assert not explicit_attention(q, k, v, mask).any()
+
+
+def test_the_mask_is_padding_and_causality_together() -> None:
+    real = torch.tensor([[True, True, True], [True, True, False]])
+    cpu = torch.device("cpu")
+    past = torch.tensor([[1, 0, 0], [1, 1, 0], [1, 1, 1]]).bool()
+    assert Allowed().mask(3, 3, cpu) is None
+    both = Allowed(keys=real, causal=True).mask(3, 3, cpu)
+    assert both is not None
+    assert torch.equal(both[:, 0], torch.stack((past, past & real[1])))
+    only_past = Allowed(causal=True).mask(3, 3, cpu)
+    assert only_past is not None
+    assert torch.equal(only_past, past)
+    only_real = Allowed(keys=real).mask(2, 3, cpu)
+    assert only_real is not None
+    assert torch.equal(only_real.expand(2, 1, 2, 3)[:, 0, 1], real)
+
+
+def test_an_accelerator_is_never_asked_whether_there_is_padding() -> None:
+    ids = torch.empty(2, 3, dtype=torch.int64, device="meta")
+    keys = real_keys(ids, 0)
+    assert keys is not None  # Looking at a meta tensor's values would have raised.
+    mask = Allowed(causal=True).mask(3, 3, ids.device)
+    assert mask is not None
+    assert mask.device.type == "meta"
+
+
+def test_the_short_path_is_for_plain_cpu_tensors_only() -> None:
+    inputs = operands(3, 3)
+    assert suits_short_attention(*inputs)
+    assert not suits_short_attention(*(t.to("meta") for t in inputs))
+    assert not suits_short_attention(*(t.bfloat16() for t in inputs))
+    assert not suits_short_attention(inputs[0].float(), *inputs[1:])
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert not suits_short_attention(*inputs)
+
+
+def test_a_layer_drops_weights_at_its_own_rate_in_training_only() -> None:
+    x = torch.randn(2, 11, 14)
+    torch.manual_seed(0)
+    layer = MultiHeadAttention(model_config(attention_dropout=0.5, dropout=0.0))
+    assert not torch.equal(layer(x, NOTHING_HIDDEN), layer(x, NOTHING_HIDDEN))
+    layer.eval()
+    assert torch.equal(layer(x, NOTHING_HIDDEN), layer(x, NOTHING_HIDDEN))
+    other = MultiHeadAttention(model_config(attention_dropout=0.0, dropout=0.5))
+    assert torch.equal(other(x, NOTHING_HIDDEN), other(x, NOTHING_HIDDEN))
+
+
+def test_a_trace_records_the_weights_before_dropout() -> None:
+    trace: list[Tensor] = []
+    attention(*operands(11, 11), NOTHING_HIDDEN, dropout_rate=0.5, trace=trace)
+    torch.testing.assert_close(trace[0].sum(-1), torch.ones(B, H, 11, dtype=torch.float64))
 
 
 def test_attention_dropout_drops_weights_and_keeps_the_mean() -> None:

@@ -9,6 +9,8 @@ from torch import nn
 from headwise.config import Config, Vocab
 from headwise.errors import ConfigError, DataError
 from headwise.model import Allowed, Trace, Transformer
+from headwise.model.cache import KeyValueCache
+from headwise.model.dropout import dropout
 from headwise.model.layers import FeedForward, Residual, Stack
 from headwise.training import TrainingStep
 from tests import reference
@@ -24,11 +26,15 @@ VARIANTS: list[dict[str, object]] = [
 ]
 
 
-def test_shapes(build: Build) -> None:
-    model = build(Vocab(source_size=19, target_size=23), tying="two-way")
+@pytest.mark.parametrize("tying", ["two-way", "untied"])
+def test_shapes(build: Build, tying: str) -> None:
+    model = build(Vocab(source_size=19, target_size=23), tying=tying)
     src, tgt_in, _ = make_batch(vocab=model.vocab)
     assert model.hidden(src, tgt_in).shape == (5, 13, 14)
     assert model(src, tgt_in).shape == (5, 13, 23)
+    logits, _ = model.step(tgt_in[:, 0], model.start(src))
+    assert logits.shape == (5, 23)
+    assert not logits.requires_grad
 
 
 @pytest.mark.usefixtures("double")
@@ -135,6 +141,17 @@ def test_growing_the_cache_copies_it_rarely(build: Build) -> None:
     assert len(rooms) <= 4  # 16, 32, 64, 128
 
 
+def test_the_cache_takes_any_number_of_positions_at_a_time() -> None:
+    keys, values = torch.randn(2, 3, 100, 5), torch.randn(2, 3, 100, 7)
+    cache, end = KeyValueCache(), 0
+    for count in (1, 15, 1, 40, 3, 40):
+        start, end = end, end + count
+        seen = cache.append(keys[:, :, start:end], values[:, :, start:end])
+        assert torch.equal(seen[0], keys[:, :, :end])
+        assert torch.equal(seen[1], values[:, :, :end])
+    assert cache.length == end == 100
+
+
 def test_cross_attention_keys_are_computed_once(
     build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -223,6 +240,20 @@ def test_post_norm_is_the_papers_and_adds_no_norm_after_the_stacks(build: Build)
         np.testing.assert_allclose(ours, expected, atol=1e-5)
 
 
+def test_dropout_is_on_the_sublayers_output_before_it_is_added() -> None:
+    x, update = torch.randn(2, 3, 14), torch.randn(2, 3, 14)
+    torch.manual_seed(4)
+    dropped = dropout(update, 0.5)
+    for norm_order, expected in (
+        ("post", lambda norm: norm(x + dropped)),
+        ("pre", lambda _: x + dropped),
+    ):
+        residual = Residual(model_config(norm_order=norm_order, dropout=0.5))
+        torch.manual_seed(4)
+        output = residual(x, lambda _: update)
+        torch.testing.assert_close(output, expected(residual.norm), rtol=0, atol=1e-6)
+
+
 def test_the_norms_add_the_epsilon_of_the_authors_code() -> None:
     x = torch.tensor([[[1e-3, -1e-3] * 7]], dtype=torch.float64)  # variance 1e-6
     ours = Residual(model_config()).double()(x, torch.zeros_like)
@@ -282,6 +313,20 @@ def test_first_weights_have_the_documented_spread() -> None:
     for part in in_projection.weight.split(512):
         assert part.abs().max().item() == pytest.approx(math.sqrt(6 / 1024), rel=0.02)
     assert not in_projection.bias.any()
+
+
+def test_each_side_learns_positions_of_its_own(build: Build) -> None:
+    model = build(positions="learned")
+    src, tgt_in, _ = make_batch()
+    memory = model.encode(src, Allowed())
+    hidden = model.hidden(src, tgt_in)
+    with torch.no_grad():
+        model.target_positions.weight.mul_(2)
+    assert torch.equal(model.encode(src, Allowed()), memory)
+    assert not torch.allclose(model.hidden(src, tgt_in), hidden)
+    with torch.no_grad():
+        model.source_positions.weight.mul_(2)
+    assert not torch.allclose(model.encode(src, Allowed()), memory)
 
 
 def test_a_sequence_beyond_learned_positions_is_a_data_error(build: Build) -> None:
