@@ -1,0 +1,234 @@
+"""Parallel text: pairs of lines from files of any size, and what is wrong with them.
+
+Reading is split in two so that several processes can share the work: `read_blocks` only cuts files
+into blocks of raw lines, `decode_block` turns a block into text and judges every pair.
+
+A line ends at a line feed and nowhere else: a form feed, U+0085 or U+2028 inside a line stays in
+it. A carriage return before the line feed and a byte order mark at a file's start are no part of
+the text; they are taken off and counted.
+"""
+
+import gzip
+import lzma
+import sys
+import zlib
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from headwise.errors import DataError
+
+if sys.version_info >= (3, 14):
+    from compression import zstd
+else:
+    from backports import zstd
+
+BLOCK_LINES = 1000
+"""Lines handed to a process at a time: enough to make the handing over cheap."""
+
+_BOM = b"\xef\xbb\xbf"
+_BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelFiles:
+    """Text files in pairs: line n of a source file translates to line n of its target file."""
+
+    sources: tuple[Path, ...]
+    targets: tuple[Path, ...]
+
+    def __post_init__(self) -> None:
+        if not self.sources or len(self.sources) != len(self.targets):
+            raise DataError(
+                f"{len(self.sources)} source files and {len(self.targets)} target files: "
+                "give as many of the one as of the other, in the same order"
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TsvFile:
+    """One file with a pair on each line, in two of its tab-separated columns, counted from 1."""
+
+    path: Path
+    source_column: int = 1
+    target_column: int = 2
+
+    def __post_init__(self) -> None:
+        if min(self.source_column, self.target_column) < 1:
+            raise DataError("columns are counted from 1")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Block:
+    """Consecutive pairs as they stand in their files, with the place of the first."""
+
+    source_name: str
+    target_name: str
+    first_line: int
+    sources: list[bytes]
+    targets: list[bytes]
+    is_tsv: bool = False
+    """Whether `sources` holds whole lines of a TSV file, still to be cut into columns."""
+    columns: tuple[int, int] = (1, 2)
+
+
+@dataclass
+class LineReport:
+    """What became of the lines that were read: nothing is lost without being counted here."""
+
+    pairs: int = 0
+    kept: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    """How many pairs could not be used, by reason."""
+    mended: Counter[str] = field(default_factory=Counter)
+    """How many lines lost something that was no part of their text, by what it was."""
+
+    def add(self, other: "LineReport") -> None:
+        """Add the counts of another part of the same text."""
+        self.pairs += other.pairs
+        self.kept += other.kept
+        self.dropped += other.dropped
+        self.mended += other.mended
+
+
+def read_blocks(text: ParallelFiles | TsvFile, size: int = BLOCK_LINES) -> Iterator[Block]:
+    """Cut the files into blocks of raw pairs, reading no further ahead than the block returned.
+
+    Files ending in .gz, .xz or .zst are decompressed on the way. Two files of unequal length are
+    a DataError that names both and their lengths.
+    """
+    if isinstance(text, TsvFile):
+        name, columns = str(text.path), (text.source_column, text.target_column)
+        lines = _lines(text.path)
+        first = 1
+        while block := list(islice(lines, size)):
+            yield Block(
+                source_name=name,
+                target_name=name,
+                first_line=first,
+                sources=block,
+                targets=[],
+                is_tsv=True,
+                columns=columns,
+            )
+            first += len(block)
+        return
+    for source, target in zip(text.sources, text.targets, strict=True):
+        yield from _paired_blocks(source, target, size)
+
+
+def decode_block(
+    block: Block, *, lenient: bool = False
+) -> tuple[list[tuple[str, str]], LineReport]:
+    """Decode a block's pairs, leave out those that cannot be trained on, and count why.
+
+    Left out are pairs with an empty side and pairs with a NUL, which no tokenizer carries. Text
+    that is not UTF-8, or a TSV line without the columns asked for, is a DataError that names file
+    and line; with `lenient` such a pair is left out and counted too.
+    """
+    report = LineReport(pairs=len(block.sources))
+    pairs: list[tuple[str, str]] = []
+    for offset in range(len(block.sources)):
+        try:
+            source, target = _decode_pair(block, offset, report)
+        except DataError:
+            if not lenient:
+                raise
+            report.dropped["not readable"] += 1
+            continue
+        if not source.strip() or not target.strip():
+            report.dropped["an empty side"] += 1
+        elif "\0" in source or "\0" in target:
+            report.dropped["a NUL character"] += 1
+        else:
+            pairs.append((source, target))
+    report.kept = len(pairs)
+    return pairs, report
+
+
+def _paired_blocks(source: Path, target: Path, size: int) -> Iterator[Block]:
+    source_lines, target_lines = _lines(source), _lines(target)
+    read = 0
+    while True:
+        sources, targets = list(islice(source_lines, size)), list(islice(target_lines, size))
+        if len(sources) != len(targets):
+            counts = [
+                read + len(block) + sum(1 for _ in rest)
+                for block, rest in ((sources, source_lines), (targets, target_lines))
+            ]
+            raise DataError(
+                f"{source} has {counts[0]:,} lines and {target} has {counts[1]:,}: "
+                "they must correspond line by line"
+            )
+        if not sources:
+            return
+        yield Block(
+            source_name=str(source),
+            target_name=str(target),
+            first_line=read + 1,
+            sources=sources,
+            targets=targets,
+        )
+        read += len(sources)
+
+
+def _lines(path: Path) -> Iterator[bytes]:
+    """Yield a file's lines without their line feeds; say which file and line fails to be read."""
+    number = 0
+    try:
+        with _opened(path) as file:
+            for line in cast("Iterable[bytes]", file):
+                number += 1
+                yield line.removesuffix(b"\n")
+    except _BROKEN as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        where = f"{path}: " if number == 0 else f"{path}, after line {number:,}: "
+        raise DataError(f"{where}cannot be read: {reason}") from error
+
+
+def _opened(path: Path) -> BinaryIO:
+    match path.suffix:
+        case ".gz":
+            return cast("BinaryIO", gzip.open(path, "rb"))
+        case ".xz":
+            return cast("BinaryIO", lzma.open(path, "rb"))
+        case ".zst":
+            return cast("BinaryIO", zstd.open(path, "rb"))
+        case _:
+            return path.open("rb")
+
+
+def _decode_pair(block: Block, offset: int, report: LineReport) -> tuple[str, str]:
+    line = block.first_line + offset
+    if not block.is_tsv:
+        return (
+            _decoded(block.sources[offset], block.source_name, line, report),
+            _decoded(block.targets[offset], block.target_name, line, report),
+        )
+    fields = _decoded(block.sources[offset], block.source_name, line, report).split("\t")
+    source_column, target_column = block.columns
+    if len(fields) < max(block.columns):
+        raise DataError(
+            f"{block.source_name}:{line}: {len(fields)} columns, "
+            f"but column {max(block.columns)} is asked for"
+        )
+    return fields[source_column - 1], fields[target_column - 1]
+
+
+def _decoded(raw: bytes, name: str, line: int, report: LineReport) -> str:
+    if line == 1 and raw.startswith(_BOM):
+        raw = raw.removeprefix(_BOM)
+        report.mended["byte order mark"] += 1
+    if raw.endswith(b"\r"):
+        raw = raw.removesuffix(b"\r")
+        report.mended["carriage return"] += 1
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{name}:{line}: not UTF-8 text at byte {error.start + 1} of the line: "
+            "convert the file, or leave such pairs out with --lenient"
+        ) from error
