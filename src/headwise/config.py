@@ -55,11 +55,22 @@ class DataConfig:
     name: ClassVar[str] = "data"
 
     vocab_size: int = 37_000
-    """Entries of the vocabulary, special ids included; the paper's is shared by both languages."""
+    """Entries of the vocabulary, special ids included; of each, where there are two."""
+    joint: bool = True
+    """Whether both languages share one vocabulary."""
+    subwords: Literal["bpe", "unigram"] = "bpe"
+    """How subwords are learned: by merging byte pairs, or by pruning a unigram language model."""
+    byte_fallback: bool = True
+    """Whether a character outside the vocabulary is spelled in bytes instead of being lost."""
+    normalization: Literal["identity", "nfkc", "nfkc_cf"] = "identity"
+    """What is done to text before it is cut up: nothing, NFKC, or NFKC and case folding."""
+    sample_pairs: int = 1_000_000
+    """Most pairs, drawn at random, that the subwords are learned from."""
 
     def __post_init__(self) -> None:
         _check_types(self)
         _require_at_least(self, SMALLEST_VOCABULARY, "vocab_size")
+        _require_at_least(self, 1, "sample_pairs")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,6 +253,10 @@ class Config:
         for name, kind in SECTIONS.items():
             if type(getattr(self, name)) is not kind:
                 raise ConfigError(f"{name} = {getattr(self, name)!r} must be a {kind.__name__}")
+        if self.model.tying == "three-way" and not self.data.joint:
+            raise ConfigError(
+                "model.tying = 'three-way' needs data.joint = true: one matrix, one vocabulary"
+            )
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:

@@ -77,6 +77,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
 
 _SECTIONS = {
     "data.vocab_size": "§5.1",
+    "data.joint": "§5.1",
+    "data.subwords": "§5.1",
     "model.kind": "§3",
     "model.d_model": "§3.1",
     "model.d_ff": "§3.3",

@@ -199,6 +199,12 @@ def test_python_is_checked_as_toml_is() -> None:
         ModelConfig(d_model="512")  # type: ignore[arg-type]
 
 
+def test_one_matrix_needs_one_vocabulary() -> None:
+    with pytest.raises(ConfigError, match="'three-way' needs data.joint = true"):
+        load_recipe("base", ["data.joint=false"])
+    assert not load_recipe("base", ["data.joint=false", "model.tying=two-way"]).data.joint
+
+
 def test_an_override_may_complete_a_recipe(tmp_path: Path) -> None:
     path = tmp_path / "r.toml"
     path.write_text("[train]\nschedule = 'cosine'\n")

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from headwise.config import Config, Vocab
+from headwise.config import Config, ModelConfig, Vocab
 from headwise.errors import ConfigError, DataError
 from headwise.model import Allowed, Trace, Transformer
 from headwise.model.cache import KeyValueCache
@@ -307,12 +307,31 @@ def test_the_first_loss_of_the_base_model_is_within_one_nat_above_chance() -> No
 
 def test_first_weights_have_the_documented_spread() -> None:
     torch.manual_seed(0)
-    model = Transformer(Config().model, Vocab.shared(1000))
-    assert model.output.weight.std().item() == pytest.approx(512**-0.5, rel=0.02)
-    in_projection = model.encoder.layers[0].self_attention.in_projection
-    for part in in_projection.weight.split(512):
-        assert part.abs().max().item() == pytest.approx(math.sqrt(6 / 1024), rel=0.02)
-    assert not in_projection.bias.any()
+    config = ModelConfig(positions="learned", tying="untied", num_layers=1)
+    model = Transformer(config, Vocab.shared(1000))
+    for table in (
+        model.output.weight,
+        model.source_embedding.weight,
+        model.target_embedding.weight,
+        model.source_positions.weight,
+        model.target_positions.weight,
+    ):
+        assert table.std().item() == pytest.approx(512**-0.5, rel=0.02)
+    layer = model.decoder.layers[0]
+    glorot = [
+        *layer.self_attention.in_projection.weight.split(512),
+        layer.self_attention.out_projection.weight,
+        *layer.cross_attention.in_projection.weight.split(512),
+        layer.feed_forward.inner.weight,
+        layer.feed_forward.outer.weight,
+    ]
+    for weight in glorot:
+        limit = math.sqrt(6 / sum(weight.shape))
+        assert weight.abs().max().item() == pytest.approx(limit, rel=0.01)
+        assert weight.std().item() == pytest.approx(limit / math.sqrt(3), rel=0.02)
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            assert not parameter.any(), name
 
 
 def test_each_side_learns_positions_of_its_own(build: Build) -> None:

@@ -1,0 +1,124 @@
+"""Subwords: learned with SentencePiece, and carried as one.
+
+Paper: §5.1, byte-pair encoding with a vocabulary that source and target share.
+"""
+
+import io
+import random
+import re
+from collections.abc import Iterable, Iterator
+from typing import Self
+
+import sentencepiece
+
+from headwise.config import DataConfig, Vocab
+from headwise.errors import DataError
+
+_LONGEST_LINE = 4000
+"""Characters of a line that SentencePiece is given at a time; it would skip a longer one."""
+
+
+class Subwords:
+    """A learned subword model: text to ids and back, for any text without NUL and U+2581.
+
+    With byte fallback and identity normalisation, decoding what was encoded gives the text back to
+    the last space.
+    """
+
+    def __init__(self, model: bytes) -> None:
+        """Load a model from its serialised form, refusing one with other special ids than ours."""
+        self.model = model
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except RuntimeError as error:
+            raise DataError(f"this is not a SentencePiece model: {error}") from error
+        special = [
+            getattr(self._processor, f"{name}_id")() for name in ("pad", "unk", "bos", "eos")
+        ]
+        if special != [Vocab.pad, Vocab.unk, Vocab.bos, Vocab.eos]:
+            raise DataError(
+                f"this SentencePiece model has pad, unk, bos, eos = {special}, not 0 to 3"
+            )
+
+    @classmethod
+    def learn(cls, lines: Iterable[str], data: DataConfig) -> Self:
+        """Learn a model of `data.vocab_size` entries; say what size the text allows if not that.
+
+        Paper: §5.1.
+        """
+        serialised = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=_short_lines(lines),
+                model_writer=serialised,
+                vocab_size=data.vocab_size,
+                model_type=data.subwords,
+                byte_fallback=data.byte_fallback,
+                # Rare characters are spelled in bytes if they may be; otherwise none is left out.
+                character_coverage=0.9995 if data.byte_fallback else 1.0,
+                normalization_rule_name=data.normalization,
+                remove_extra_whitespaces=False,
+                pad_id=Vocab.pad,
+                unk_id=Vocab.unk,
+                bos_id=Vocab.bos,
+                eos_id=Vocab.eos,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise DataError(_size_advice(str(error), data.vocab_size)) from error
+        return cls(serialised.getvalue())
+
+    def __len__(self) -> int:
+        """Return the number of entries, special ids included."""
+        return int(self._processor.vocab_size())
+
+    def encode(self, text: str) -> list[int]:
+        """Return the ids of a text, without bos or eos."""
+        ids: list[int] = self._processor.encode(text)
+        return ids
+
+    def decode(self, ids: list[int]) -> str:
+        """Return the text of ids; special ids leave no trace in it."""
+        text: str = self._processor.decode(ids)
+        return text
+
+    def tokens(self, ids: list[int]) -> list[str]:
+        """Return the subword that each id stands for."""
+        tokens: list[str] = self._processor.id_to_piece(ids)
+        return tokens
+
+
+def sample_pairs(pairs: Iterable[tuple[str, str]], count: int, seed: int) -> list[tuple[str, str]]:
+    """Draw up to `count` pairs at random from any number of them, keeping no more than that.
+
+    The draw depends on the seed and on the pairs alone.
+    """
+    generator = random.Random(f"subwords {seed}")  # noqa: S311 - a sample, not a secret
+    kept: list[tuple[str, str]] = []
+    for index, pair in enumerate(pairs):
+        if index < count:
+            kept.append(pair)
+        elif (slot := generator.randrange(index + 1)) < count:
+            kept[slot] = pair
+    return kept
+
+
+def _short_lines(lines: Iterable[str]) -> Iterator[str]:
+    for line in lines:
+        for start in range(0, len(line), _LONGEST_LINE):
+            yield line[start : start + _LONGEST_LINE]
+
+
+def _size_advice(message: str, size: int) -> str:
+    """Turn SentencePiece's complaint about the vocabulary's size into advice."""
+    if largest := re.search(r"value <= (\d+)", message):
+        return (
+            f"the text supports at most {int(largest[1]):,} subwords, not {size:,}: "
+            f"set data.vocab_size={largest[1]} or less, or give more text"
+        )
+    if smallest := re.search(r"required_chars\. \d+ vs (\d+)", message):
+        return (
+            f"the characters of the text alone need {int(smallest[1]):,} entries, "
+            f"and data.vocab_size is {size:,}: set it to more"
+        )
+    return f"SentencePiece could not learn subwords from this text: {message}"
