@@ -1,5 +1,6 @@
-"""From text files towards batches of token ids: so far, reading it and learning subwords."""
+"""From text files to batches of token ids: read, cut into subwords, store, batch."""
 
+from headwise.data.shards import ShardWriter, TokenShards
 from headwise.data.subwords import Subwords, sample_pairs
 from headwise.data.text import (
     Block,
@@ -14,7 +15,9 @@ __all__ = [
     "Block",
     "LineReport",
     "ParallelFiles",
+    "ShardWriter",
     "Subwords",
+    "TokenShards",
     "TsvFile",
     "decode_block",
     "read_blocks",

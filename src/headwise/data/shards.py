@@ -1,0 +1,291 @@
+"""Token ids on disk: written once, then mapped into memory and read in any order.
+
+A directory of shards holds, for each shard and each named stream (source, target), the ids of all
+its sequences one after the other and the offsets at which they start and end, and a manifest:
+
+    manifest.json            format, streams, counts, and the SHA-256 of every other file
+    00000.source.ids         uint16 or uint32, little-endian
+    00000.source.offsets     uint64, one more than there are sequences
+    00000.target.ids         ...
+
+The directory appears whole or not at all: it is written under a temporary name, every file is
+flushed to disk, the manifest comes last, and then it is renamed.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+from bisect import bisect_right
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwise.errors import DataError
+
+FORMAT_VERSION = 1
+SEQUENCES_PER_SHARD = 1_000_000
+
+Ids = NDArray[np.unsignedinteger[Any]]
+Offsets = NDArray[np.uint64]
+
+
+def id_dtype(vocab_size: int) -> np.dtype[Any]:
+    """Return the smallest type that holds every id of a vocabulary."""
+    return np.dtype("<u2" if vocab_size <= 2**16 else "<u4")
+
+
+class ShardWriter:
+    """Write sequences of ids to a new directory, in bounded memory.
+
+    Use it as a context manager: leaving the block makes the directory appear, leaving it by an
+    exception leaves nothing behind.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        vocab_sizes: dict[str, int],
+        *,
+        sequences_per_shard: int = SEQUENCES_PER_SHARD,
+    ) -> None:
+        """Prepare to write one stream for each vocabulary; the directory must not exist yet."""
+        if directory.exists():
+            raise DataError(f"{directory} exists already: choose another name, or remove it")
+        self._directory = directory
+        self._temporary = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")
+        self._dtypes = {name: id_dtype(size) for name, size in vocab_sizes.items()}
+        self._sequences_per_shard = sequences_per_shard
+        self._shards: list[int] = []
+        self._tokens = dict.fromkeys(vocab_sizes, 0)
+        self._open: dict[str, _OpenStream] = {}
+        self._digests: dict[str, str] = {}
+        self.notes: dict[str, Any] = {}
+        """What else the manifest is to say; the reader hands it back."""
+
+    def __enter__(self) -> Self:
+        self._temporary.mkdir(parents=True)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
+    ) -> None:
+        try:
+            if kind is None:
+                self._finish()
+        finally:
+            for stream in self._open.values():
+                # Its bytes are being thrown away, and what went wrong is on its way up already.
+                with suppress(OSError):
+                    stream.ids.close()
+            if self._temporary.exists():
+                shutil.rmtree(self._temporary)
+
+    def add(self, sequences: dict[str, tuple[NDArray[Any], NDArray[Any]]]) -> None:
+        """Append as many sequences to every stream: the ids of all in one row, and the lengths."""
+        (count,) = {len(lengths) for _, lengths in sequences.values()}
+        done = 0
+        while done < count:
+            if not self._shards or self._shards[-1] == self._sequences_per_shard:
+                self._start_shard()
+            take = min(count - done, self._sequences_per_shard - self._shards[-1])
+            for name, (ids, lengths) in sequences.items():
+                ends = np.cumsum(lengths, dtype=np.int64)
+                start = int(ends[done - 1]) if done else 0
+                end = int(ends[done + take - 1])
+                part = np.ascontiguousarray(ids[start:end], dtype=self._dtypes[name])
+                self._open[name].append(part, lengths[done : done + take])
+                self._tokens[name] += end - start
+            self._shards[-1] += take
+            done += take
+
+    def _start_shard(self) -> None:
+        self._end_shard()
+        number = len(self._shards)
+        self._shards.append(0)
+        self._open = {
+            name: _OpenStream((self._temporary / f"{number:05}.{name}.ids").open("wb"))
+            for name in self._dtypes
+        }
+
+    def _end_shard(self) -> None:
+        number = len(self._shards) - 1
+        for name, stream in self._open.items():
+            _flush(stream.ids)
+            self._digests[f"{number:05}.{name}.ids"] = stream.digest.hexdigest()
+            offsets = np.concatenate(stream.offsets).astype("<u8").tobytes()
+            file_name = f"{number:05}.{name}.offsets"
+            _write_file(self._temporary / file_name, offsets)
+            self._digests[file_name] = hashlib.sha256(offsets).hexdigest()
+        self._open = {}
+
+    def _finish(self) -> None:
+        self._end_shard()
+        manifest = {
+            "format_version": FORMAT_VERSION,
+            "shards": self._shards,
+            "streams": {
+                name: {"dtype": dtype.str, "tokens": self._tokens[name]}
+                for name, dtype in self._dtypes.items()
+            },
+            "sha256": self._digests,
+            "notes": self.notes,
+        }
+        text = json.dumps(manifest, indent=1, ensure_ascii=False)
+        _write_file(self._temporary / "manifest.json", text.encode())
+        _sync_directory(self._temporary)
+        self._temporary.rename(self._directory)
+        _sync_directory(self._directory.parent)
+
+
+class _OpenStream:
+    """One stream of the shard being written: its file, its digest so far, its offsets."""
+
+    def __init__(self, ids: BinaryIO) -> None:
+        self.ids = ids
+        self.digest = hashlib.sha256()
+        self.offsets = [np.zeros(1, dtype=np.uint64)]
+        self._end = 0
+
+    def append(self, ids: NDArray[Any], lengths: NDArray[Any]) -> None:
+        raw = ids.tobytes()
+        self.ids.write(raw)
+        self.digest.update(raw)
+        ends = self._end + np.cumsum(lengths, dtype=np.uint64)
+        self.offsets.append(ends)
+        self._end = int(ends[-1])
+
+
+class TokenShards:
+    """Read sequences by number from a directory of shards, through memory maps."""
+
+    def __init__(self, directory: Path) -> None:
+        """Open a directory; its manifest and the sizes of its files are checked, not their sums."""
+        self.directory = directory
+        manifest = _load_manifest(directory)
+        self.notes: dict[str, Any] = manifest["notes"]
+        self._digests: dict[str, str] = manifest["sha256"]
+        self._starts = [0, *np.cumsum(manifest["shards"]).tolist()]
+        self._maps: dict[str, list[tuple[Ids, Offsets]]] = {}
+        for stream, about in manifest["streams"].items():
+            dtype = np.dtype(about["dtype"])
+            shards = [
+                self._map_shard(f"{number:05}.{stream}", dtype, count)
+                for number, count in enumerate(manifest["shards"])
+            ]
+            self._maps[stream] = shards
+            tokens = sum(int(offsets[-1]) for _, offsets in shards)
+            if tokens != about["tokens"]:
+                raise DataError(f"{directory}: {stream} has {tokens} tokens, not {about['tokens']}")
+
+    def __len__(self) -> int:
+        """Return the number of sequences in each stream."""
+        return int(self._starts[-1])
+
+    def sequence(self, stream: str, index: int) -> Ids:
+        """Return the ids of one sequence, without copying them."""
+        shard = bisect_right(self._starts, index) - 1
+        ids, offsets = self._maps[stream][shard]
+        place = index - self._starts[shard]
+        return ids[int(offsets[place]) : int(offsets[place + 1])]
+
+    def lengths(self, stream: str) -> NDArray[np.int64]:
+        """Return the length of every sequence of a stream."""
+        parts = [np.diff(offsets).astype(np.int64) for _, offsets in self._maps[stream]]
+        return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+
+    def verify(self) -> None:
+        """Read everything and raise DataError for the first file that is not as it was written."""
+        for name, expected in self._digests.items():
+            with (self.directory / name).open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != expected:
+                    raise DataError(f"{self.directory / name} has been changed: prepare it anew")
+
+    def _map_shard(self, name: str, dtype: np.dtype[Any], count: int) -> tuple[Ids, Offsets]:
+        offsets = _mapped(self.directory / f"{name}.offsets", np.dtype("<u8"), count + 1)
+        ids = _mapped(self.directory / f"{name}.ids", dtype, int(offsets[-1]))
+        return ids, offsets
+
+
+def _mapped(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+    try:
+        size = path.stat().st_size
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}: prepare it anew") from error
+    if size != count * dtype.itemsize:
+        raise DataError(f"{path} has {size} bytes, not {count * dtype.itemsize}: prepare it anew")
+    if count == 0:
+        return np.zeros(0, dtype=dtype)  # An empty file cannot be mapped.
+    return np.memmap(path, dtype=dtype, mode="r")
+
+
+def _load_manifest(directory: Path) -> dict[str, Any]:
+    path = directory / "manifest.json"
+    try:
+        manifest = json.loads(path.read_text("utf-8"))
+    except OSError as error:
+        raise DataError(
+            f"{path}: cannot be read: {error.strerror}: is it prepared data?"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path} is not a manifest: {error}: prepare it anew") from error
+    version = manifest.get("format_version") if isinstance(manifest, dict) else None
+    if version != FORMAT_VERSION:
+        raise DataError(
+            f"{path}: format_version is {version!r}, and this Headwise reads {FORMAT_VERSION}: "
+            "prepare it anew, or upgrade Headwise"
+        )
+    if not _is_well_formed(manifest):
+        raise DataError(f"{path} is not a manifest of shards: prepare it anew")
+    return dict(manifest)
+
+
+def _is_well_formed(manifest: dict[str, Any]) -> bool:
+    """Check the manifest's form; a stream's name becomes a file's name and must not be a path."""
+    shards, streams = manifest.get("shards"), manifest.get("streams")
+    digests = manifest.get("sha256")
+    return (
+        isinstance(shards, list)
+        and all(type(count) is int and count > 0 for count in shards)
+        and isinstance(streams, dict)
+        and all(
+            name.isalnum()
+            and isinstance(about, dict)
+            and about.get("dtype") in ("<u2", "<u4")
+            and type(about.get("tokens")) is int
+            for name, about in streams.items()
+        )
+        and isinstance(digests, dict)
+        and set(digests)
+        == {
+            f"{number:05}.{name}.{part}"
+            for number in range(len(shards))
+            for name in streams
+            for part in ("ids", "offsets")
+        }
+        and isinstance(manifest.get("notes"), dict)
+    )
+
+
+def _write_file(path: Path, content: bytes) -> None:
+    with path.open("wb") as file:
+        file.write(content)
+        _flush(file)
+
+
+def _flush(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+    file.close()
+
+
+def _sync_directory(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
