@@ -66,11 +66,23 @@ class DataConfig:
     """What is done to text before it is cut up: nothing, NFKC, or NFKC and case folding."""
     sample_pairs: int = 1_000_000
     """Most pairs, drawn at random, that the subwords are learned from."""
+    holdout_pairs: int = 1000
+    """About how many pairs to hold out for validation where no validation text is given."""
+    drop_duplicates: bool = False
+    """Leave out a pair that has been seen before, word for word."""
+    drop_copies: bool = False
+    """Leave out a pair whose target is its source."""
+    max_ratio: float = 0.0
+    """Leave out a pair one side of which has more than this times the other's tokens; 0: none."""
+    max_tokens: int = 0
+    """Leave out a pair one side of which has more tokens than this; 0: none."""
 
     def __post_init__(self) -> None:
         _check_types(self)
         _require_at_least(self, SMALLEST_VOCABULARY, "vocab_size")
-        _require_at_least(self, 1, "sample_pairs")
+        _require_at_least(self, 1, "sample_pairs", "holdout_pairs")
+        _require_not_negative(self, "max_ratio", "max_tokens")
+        _require(self, "max_ratio", self.max_ratio == 0 or self.max_ratio >= 1, "0, or 1 or more")
 
 
 @dataclass(frozen=True, kw_only=True)

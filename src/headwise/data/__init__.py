@@ -1,5 +1,6 @@
 """From text files to batches of token ids: read, cut into subwords, store, batch."""
 
+from headwise.data.prepare import PreparedReport, load_subwords, prepare
 from headwise.data.shards import ShardWriter, TokenShards
 from headwise.data.subwords import Subwords, sample_pairs
 from headwise.data.text import (
@@ -15,11 +16,14 @@ __all__ = [
     "Block",
     "LineReport",
     "ParallelFiles",
+    "PreparedReport",
     "ShardWriter",
     "Subwords",
     "TokenShards",
     "TsvFile",
     "decode_block",
+    "load_subwords",
+    "prepare",
     "read_blocks",
     "sample_pairs",
 ]

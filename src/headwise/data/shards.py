@@ -85,6 +85,10 @@ class ShardWriter:
             if self._temporary.exists():
                 shutil.rmtree(self._temporary)
 
+    def __len__(self) -> int:
+        """Return how many sequences have been added to each stream."""
+        return sum(self._shards)
+
     def add(self, sequences: dict[str, tuple[NDArray[Any], NDArray[Any]]]) -> None:
         """Append as many sequences to every stream: the ids of all in one row, and the lengths."""
         (count,) = {len(lengths) for _, lengths in sequences.values()}
@@ -119,7 +123,7 @@ class ShardWriter:
             self._digests[f"{number:05}.{name}.ids"] = stream.digest.hexdigest()
             offsets = np.concatenate(stream.offsets).astype("<u8").tobytes()
             file_name = f"{number:05}.{name}.offsets"
-            _write_file(self._temporary / file_name, offsets)
+            write_file(self._temporary / file_name, offsets)
             self._digests[file_name] = hashlib.sha256(offsets).hexdigest()
         self._open = {}
 
@@ -136,10 +140,10 @@ class ShardWriter:
             "notes": self.notes,
         }
         text = json.dumps(manifest, indent=1, ensure_ascii=False)
-        _write_file(self._temporary / "manifest.json", text.encode())
-        _sync_directory(self._temporary)
+        write_file(self._temporary / "manifest.json", text.encode())
+        sync_directory(self._temporary)
         self._temporary.rename(self._directory)
-        _sync_directory(self._directory.parent)
+        sync_directory(self._directory.parent)
 
 
 class _OpenStream:
@@ -271,7 +275,8 @@ def _is_well_formed(manifest: dict[str, Any]) -> bool:
     )
 
 
-def _write_file(path: Path, content: bytes) -> None:
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file of a directory that is being made, and flush it to disk."""
     with path.open("wb") as file:
         file.write(content)
         _flush(file)
@@ -283,7 +288,8 @@ def _flush(file: BinaryIO) -> None:
     file.close()
 
 
-def _sync_directory(path: Path) -> None:
+def sync_directory(path: Path) -> None:
+    """Flush to disk which names a directory holds."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

@@ -68,6 +68,10 @@ class Subwords:
             raise DataError(_size_advice(str(error), data.vocab_size)) from error
         return cls(serialised.getvalue())
 
+    def __reduce__(self) -> tuple[type["Subwords"], tuple[bytes]]:
+        """Travel to another process as the serialised model."""
+        return Subwords, (self.model,)
+
     def __len__(self) -> int:
         """Return the number of entries, special ids included."""
         return int(self._processor.vocab_size())

@@ -93,6 +93,15 @@ class LineReport:
         self.dropped += other.dropped
         self.mended += other.mended
 
+    def to_dict(self) -> dict[str, object]:
+        """Return the counts as JSON can hold them."""
+        return {
+            "pairs": self.pairs,
+            "kept": self.kept,
+            "dropped": dict(self.dropped),
+            "mended": dict(self.mended),
+        }
+
 
 def read_blocks(text: ParallelFiles | TsvFile, size: int = BLOCK_LINES) -> Iterator[Block]:
     """Cut the files into blocks of raw pairs, reading no further ahead than the block returned.

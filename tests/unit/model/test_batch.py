@@ -1,5 +1,6 @@
 import pytest
 
+from headwise.config import Vocab
 from headwise.errors import DataError
 from headwise.model import check_batch
 from tests.conftest import VOCAB, make_batch
@@ -36,12 +37,25 @@ def test_a_bad_id_is_named_with_its_place(
         check_batch(**batch, vocab=VOCAB)
 
 
+def test_each_side_has_a_vocabulary_of_its_own() -> None:
+    vocab = Vocab(source_size=9, target_size=23)
+    src, tgt_in, tgt_out = make_batch(vocab=vocab)
+    check_batch(src, tgt_in, tgt_out, vocab)
+    src[0, 0], tgt_in[0, 1] = 8, 22
+    check_batch(src, tgt_in, tgt_out, vocab)
+    src[0, 0] = 9
+    with pytest.raises(DataError, match="id 9 is outside the vocabulary of 9 entries"):
+        check_batch(src, tgt_in, tgt_out, vocab)
+
+
 def test_a_bad_shape_is_named() -> None:
     src, tgt_in, tgt_out = make_batch()
     with pytest.raises(DataError, match=r"src must be integer ids .* not torch.float32"):
         check_batch(src.float(), tgt_in, tgt_out, VOCAB)
     with pytest.raises(DataError, match=r"of shape \[5, 0\]"):
         check_batch(src[:, :0], tgt_in, tgt_out, VOCAB)
+    with pytest.raises(DataError, match=r"of shape \[0, 11\]"):
+        check_batch(src[:0], tgt_in[:0], tgt_out[:0], VOCAB)
     with pytest.raises(DataError, match=r"of shape \[11\]"):
         check_batch(src[0], tgt_in, tgt_out, VOCAB)
     with pytest.raises(DataError, match="tgt_in has 4 rows and src 5"):

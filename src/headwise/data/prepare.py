@@ -1,0 +1,214 @@
+"""Prepare parallel text for training: learn its subwords, encode it, store it.
+
+A prepared directory is whole or not there at all:
+
+    tokenizer/joint.model                 or source.model and target.model
+    train/, valid/                        shards of token ids (see shards.py)
+    report.json                           what was read, mended, left out and why
+"""
+
+import json
+import os
+import shutil
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+
+from headwise.config import Config
+from headwise.data.encode import EncodedBlock, Encoder, Packed
+from headwise.data.shards import ShardWriter, sync_directory, write_file
+from headwise.data.subwords import Subwords, sample_pairs
+from headwise.data.text import Block, LineReport, ParallelFiles, TsvFile, decode_block, read_blocks
+from headwise.errors import DataError
+
+Text = ParallelFiles | TsvFile
+
+_BLOCKS_AHEAD = 4
+"""Blocks for each process that may be under way at once: the bound on memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedReport:
+    """What became of every pair of the training text and of the validation text."""
+
+    train: LineReport
+    valid: LineReport
+    train_pairs: int
+    valid_pairs: int
+    source_vocab: int
+    target_vocab: int
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as JSON can hold it."""
+        return {**vars(self), "train": self.train.to_dict(), "valid": self.valid.to_dict()}
+
+
+def prepare(
+    text: Text,
+    config: Config,
+    directory: Path,
+    *,
+    valid: Text | None = None,
+    lenient: bool = False,
+    processes: int | None = None,
+) -> PreparedReport:
+    """Learn subwords from a text, encode it and write a prepared directory.
+
+    Without validation text, pairs are held out of the training text by their source sentence.
+    Memory does not grow with the text, except with `data.drop_duplicates`, by some 100 bytes a
+    pair. The result does not depend on the number of processes.
+    """
+    if directory.exists():
+        raise DataError(f"{directory} exists already: choose another name, or remove it")
+    temporary = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")
+    temporary.mkdir(parents=True)
+    try:
+        report = _prepare_in(temporary, text, valid, config, lenient, processes or _all_cores())
+        sync_directory(temporary)
+        temporary.rename(directory)
+        sync_directory(directory.parent)
+    finally:
+        if temporary.exists():
+            shutil.rmtree(temporary)
+    return report
+
+
+def load_subwords(directory: Path) -> tuple[Subwords, Subwords]:
+    """Load the source's and the target's subwords of a prepared directory; they may be one."""
+    folder = directory / "tokenizer"
+    names = ["joint"] if (folder / "joint.model").exists() else ["source", "target"]
+    models = []
+    for name in names:
+        path = folder / f"{name}.model"
+        try:
+            models.append(Subwords(path.read_bytes()))
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+    return models[0], models[-1]
+
+
+def _prepare_in(
+    directory: Path, text: Text, valid: Text | None, config: Config, lenient: bool, processes: int
+) -> PreparedReport:
+    data, seed = config.data, config.train.seed
+    counts = LineReport()
+    sample = sample_pairs(_decoded(text, lenient, counts), data.sample_pairs, seed)
+    if not sample:
+        raise DataError(f"nothing to train on: of {counts.pairs:,} pairs none can be used")
+    source, target = _learn(sample, config, directory / "tokenizer")
+    del sample
+    encoder = Encoder(
+        source=source,
+        target=target,
+        data=data,
+        lenient=lenient,
+        holdout_share=0.0 if valid else min(0.1, data.holdout_pairs / counts.kept),
+        seed=seed,
+    )
+    sizes = {"source": len(source), "target": len(target)}
+    train_report, valid_report = LineReport(), LineReport()
+    with ShardWriter(directory / "valid", sizes) as held_out:
+        with ShardWriter(directory / "train", sizes) as train:
+            seen: set[int] = set()
+            for block in _encoded(encoder, text, processes):
+                train_report.add(block.report)
+                fresh = (
+                    _without_seen(block, seen, train_report)
+                    if data.drop_duplicates
+                    else block.train
+                )
+                train.add(fresh)
+                held_out.add(block.held_out)
+        if valid is not None:
+            for block in _encoded(encoder, valid, processes):
+                valid_report.add(block.report)
+                held_out.add(block.train)
+    report = PreparedReport(
+        train=train_report,
+        valid=valid_report,
+        train_pairs=len(train),
+        valid_pairs=len(held_out),
+        source_vocab=len(source),
+        target_vocab=len(target),
+    )
+    write_file(directory / "report.json", json.dumps(report.to_dict(), indent=1).encode())
+    return report
+
+
+def _decoded(text: Text, lenient: bool, counts: LineReport) -> Iterator[tuple[str, str]]:
+    for block in read_blocks(text):
+        pairs, report = decode_block(block, lenient=lenient)
+        counts.add(report)
+        yield from pairs
+
+
+def _learn(
+    sample: list[tuple[str, str]], config: Config, folder: Path
+) -> tuple[Subwords, Subwords]:
+    folder.mkdir()
+    if config.data.joint:
+        joint = Subwords.learn((side for pair in sample for side in pair), config.data)
+        write_file(folder / "joint.model", joint.model)
+        return joint, joint
+    source = Subwords.learn((pair[0] for pair in sample), config.data)
+    target = Subwords.learn((pair[1] for pair in sample), config.data)
+    write_file(folder / "source.model", source.model)
+    write_file(folder / "target.model", target.model)
+    return source, target
+
+
+def _encoded(encoder: Encoder, text: Text, processes: int) -> Iterator[EncodedBlock]:
+    """Encode a text's blocks in several processes, in order, with few of them under way."""
+    blocks = read_blocks(text)
+    if processes == 1:
+        yield from map(encoder.encode, blocks)
+        return
+    # Spawned, not forked: a fork copies locks that another thread may be holding.
+    with ProcessPoolExecutor(
+        processes, get_context("spawn"), initializer=_set_encoder, initargs=(encoder,)
+    ) as pool:
+        under_way: deque[Future[EncodedBlock]] = deque()
+        for block in blocks:
+            under_way.append(pool.submit(_encode, block))
+            if len(under_way) >= processes * _BLOCKS_AHEAD:
+                yield under_way.popleft().result()
+        while under_way:
+            yield under_way.popleft().result()
+
+
+_encoder: Encoder | None = None
+
+
+def _set_encoder(encoder: Encoder) -> None:
+    global _encoder
+    _encoder = encoder
+
+
+def _encode(block: Block) -> EncodedBlock:
+    assert _encoder is not None
+    return _encoder.encode(block)
+
+
+def _without_seen(block: EncodedBlock, seen: set[int], report: LineReport) -> dict[str, Packed]:
+    """Leave out the pairs whose text has been seen, and count them."""
+    fresh = np.zeros(len(block.fingerprints), dtype=bool)
+    for place, fingerprint in enumerate(block.fingerprints.tolist()):
+        fresh[place] = fingerprint not in seen
+        seen.add(fingerprint)
+    duplicates = int((~fresh).sum())
+    if duplicates:
+        report.dropped["a duplicate"] += duplicates
+        report.kept -= duplicates
+    return {
+        stream: (ids[np.repeat(fresh, lengths)], lengths[fresh])
+        for stream, (ids, lengths) in block.train.items()
+    }
+
+
+def _all_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
