@@ -31,7 +31,7 @@ def test_help_shows_the_verbs_and_examples() -> None:
         assert "Examples:" in result.stdout
 
 
-@pytest.mark.parametrize("verb", ["config", "explain"])
+@pytest.mark.parametrize("verb", ["config", "explain", "prepare"])
 def test_each_verb_has_help_with_examples(verb: str) -> None:
     result = headwise(verb, "--help")
     assert result.returncode == 0
@@ -94,6 +94,12 @@ def test_a_wrong_input_is_one_line_and_exit_code_2() -> None:
         ("config", "no\nsuch"),
         ("nosuch",),
         ("explain", "nosuch.toml"),
+        ("prepare", "--out", "x"),
+        ("prepare", "--src", "nosuch", "--tgt", "nosuch", "--out", "x"),
+        ("prepare", "--src", "a", "--out", "x"),
+        ("prepare", "--src", "a", "--tgt", "b", "--tsv", "c", "--out", "x"),
+        ("prepare", "--tsv", "a", "--columns", "1", "--out", "x"),
+        ("prepare", "--tsv", "a", "--columns", "0,1", "--out", "x"),
     ):
         result = headwise(*arguments)
         assert result.returncode == 2, arguments
@@ -183,6 +189,26 @@ def test_explain_writes_a_page(tmp_path: Path) -> None:
     refused = headwise("explain", "--html", str(tmp_path / "no" / "page.html"))
     assert refused.returncode == 2
     assert "cannot write the page: No such file or directory" in refused.stderr
+
+
+def test_prepare_says_what_it_made_and_what_it_left_out(tmp_path: Path) -> None:
+    words = ["the cat sees a dog", "a small house", "green garden", "dog and cat run", "", "large"]
+    (tmp_path / "t.tsv").write_text(
+        "".join(f"{n}\t{w}\t{w} x\r\n" for n, w in enumerate(words * 30))
+    )
+    arguments = ["--tsv", str(tmp_path / "t.tsv"), "--columns", "2,3", "--out", str(tmp_path / "d")]
+    sizes = ["--set", "data.vocab_size=280", "--set", "data.holdout_pairs=10"]
+    result = headwise("prepare", *arguments, *sizes, "--processes", "1")
+    assert (result.returncode, result.stderr) == (0, "")
+    first, *rest = result.stdout.splitlines()
+    assert first.endswith(f"vocabulary 280: {tmp_path / 'd'}")
+    assert rest == [
+        "  training text: left out 30 of 180 pairs: an empty side",
+        "  training text: took off 180 times: carriage return",
+    ]
+    again = headwise("prepare", *arguments, *sizes)
+    assert again.returncode == 2
+    assert "exists already: choose another name, or remove it" in again.stderr
 
 
 @pytest.mark.parametrize("verb", ["", "explain", "config"])

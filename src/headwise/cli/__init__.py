@@ -12,6 +12,7 @@ from headwise import __version__
 from headwise.cli.config import config
 from headwise.cli.explain import explain
 from headwise.cli.output import error_line
+from headwise.cli.prepare import prepare
 from headwise.errors import HeadwiseError
 
 EPILOG = """\b
@@ -20,6 +21,8 @@ Examples:
   headwise config base              the paper's base model as a recipe
   headwise config --set model.norm_order=pre --paper
                                     what departs from the paper, and where
+  headwise prepare --src train.en --tgt train.de --out data/ende
+                                    text to subwords and token ids
 
 --traceback after any command shows where in the code an error came from.
 """
@@ -43,6 +46,7 @@ def app(context: click.Context) -> None:
 
 app.add_command(config)
 app.add_command(explain)
+app.add_command(prepare)
 
 
 def main() -> None:
@@ -65,7 +69,8 @@ def main() -> None:
 
 def _message(error: Exception) -> str:
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        return f"{error.format_message()} See '{error.ctx.command_path} --help'."
+        sentence = error.format_message().rstrip(".")
+        return f"{sentence}. See '{error.ctx.command_path} --help'."
     if isinstance(error, click.ClickException):
         return error.format_message()
     if isinstance(error, OSError) and error.filename is None:

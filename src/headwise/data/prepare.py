@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -27,6 +27,8 @@ from headwise.data.text import Block, LineReport, ParallelFiles, TsvFile, decode
 from headwise.errors import DataError
 
 Text = ParallelFiles | TsvFile
+Progress = Callable[[str, int, int | None], None]
+"""Told what is being done, how many pairs of it are done, and of how many if that is known."""
 
 _BLOCKS_AHEAD = 4
 """Blocks for each process that may be under way at once: the bound on memory."""
@@ -56,6 +58,7 @@ def prepare(
     valid: Text | None = None,
     lenient: bool = False,
     processes: int | None = None,
+    on_progress: Progress = lambda *_: None,
 ) -> PreparedReport:
     """Learn subwords from a text, encode it and write a prepared directory.
 
@@ -68,7 +71,9 @@ def prepare(
     temporary = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")
     temporary.mkdir(parents=True)
     try:
-        report = _prepare_in(temporary, text, valid, config, lenient, processes or _all_cores())
+        report = _prepare_in(
+            temporary, text, valid, config, lenient, processes or _all_cores(), on_progress
+        )
         sync_directory(temporary)
         temporary.rename(directory)
         sync_directory(directory.parent)
@@ -93,13 +98,21 @@ def load_subwords(directory: Path) -> tuple[Subwords, Subwords]:
 
 
 def _prepare_in(
-    directory: Path, text: Text, valid: Text | None, config: Config, lenient: bool, processes: int
+    directory: Path,
+    text: Text,
+    valid: Text | None,
+    config: Config,
+    lenient: bool,
+    processes: int,
+    on_progress: Progress,
 ) -> PreparedReport:
     data, seed = config.data, config.train.seed
     counts = LineReport()
-    sample = sample_pairs(_decoded(text, lenient, counts), data.sample_pairs, seed)
+    pairs = _decoded(text, lenient, counts, on_progress)
+    sample = sample_pairs(pairs, data.sample_pairs, seed)
     if not sample:
         raise DataError(f"nothing to train on: of {counts.pairs:,} pairs none can be used")
+    on_progress("learning subwords", 0, None)
     source, target = _learn(sample, config, directory / "tokenizer")
     del sample
     encoder = Encoder(
@@ -117,6 +130,7 @@ def _prepare_in(
             seen: set[int] = set()
             for block in _encoded(encoder, text, processes):
                 train_report.add(block.report)
+                on_progress("encoding", train_report.pairs, counts.pairs)
                 fresh = (
                     _without_seen(block, seen, train_report)
                     if data.drop_duplicates
@@ -140,10 +154,13 @@ def _prepare_in(
     return report
 
 
-def _decoded(text: Text, lenient: bool, counts: LineReport) -> Iterator[tuple[str, str]]:
+def _decoded(
+    text: Text, lenient: bool, counts: LineReport, on_progress: Progress
+) -> Iterator[tuple[str, str]]:
     for block in read_blocks(text):
         pairs, report = decode_block(block, lenient=lenient)
         counts.add(report)
+        on_progress("reading", counts.pairs, None)
         yield from pairs
 
 
