@@ -8,6 +8,10 @@ import torch
 from headwise.config import ModelConfig, Vocab
 from headwise.model import Transformer
 
+# The models here are too small for a second thread to help, and threads that wait for each other by
+# spinning make the tests many times slower on a machine that is busy with something else.
+torch.set_num_threads(1)
+
 VOCAB = Vocab.shared(23)
 
 

@@ -104,6 +104,18 @@ def test_logits_of_all_tokens_never_exist_at_once(monkeypatch: pytest.MonkeyPatc
     assert largest == 16 * V < 64 * V
 
 
+@pytest.mark.parametrize("frozen", ["hidden", "weight"])
+def test_either_side_may_be_frozen(frozen: str) -> None:
+    hidden, weight, targets = operands(5)
+    (hidden if frozen == "hidden" else weight).requires_grad_(False)
+    free = weight if frozen == "hidden" else hidden
+    smoothed, nll, _ = smoothed_cross_entropy(hidden, weight, targets, smoothing=0.1, pad=PAD)
+    assert not nll.requires_grad
+    (ours,) = torch.autograd.grad(smoothed, free)
+    (expected,) = torch.autograd.grad(torchs(hidden, weight, targets, 0.1), free)
+    torch.testing.assert_close(ours, expected, rtol=0, atol=1e-10)
+
+
 def test_without_gradients_none_are_computed() -> None:
     hidden, weight, targets = operands(5)
     with torch.no_grad():
