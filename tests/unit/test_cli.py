@@ -1,7 +1,9 @@
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 import tomllib
 from pathlib import Path
 
@@ -218,3 +220,23 @@ def test_a_closed_pipe_is_not_an_error_message(verb: str) -> None:
         ["sh", "-c", command], capture_output=True, text=True, timeout=60, check=True
     )
     assert (result.stdout, result.stderr) == ("", "")
+
+
+def test_ctrl_c_ends_prepare_without_a_trace(tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("the cat sees\ta dog and a house\n" * 400_000)
+    command = ["prepare", "--tsv", str(tmp_path / "t.tsv"), "--out", str(tmp_path / "d")]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "headwise", *command, "--set", "data.vocab_size=285"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 30
+    while not list(tmp_path.glob(".d.*.tmp/.train.*")) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    time.sleep(0.5)  # Let the workers start.
+    os.killpg(process.pid, signal.SIGINT)
+    output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors.strip()) == (130, "", "")
+    assert [path.name for path in tmp_path.iterdir()] == ["t.tsv"]

@@ -10,6 +10,7 @@ A prepared directory is whole or not there at all:
 import json
 import os
 import shutil
+import signal
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -204,6 +205,8 @@ _encoder: Encoder | None = None
 def _set_encoder(encoder: Encoder) -> None:
     global _encoder
     _encoder = encoder
+    # Ctrl-C reaches every process of the terminal; the one that started the others answers it.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _encode(block: Block) -> EncodedBlock:
