@@ -9,10 +9,16 @@ import dataclasses
 import difflib
 import json
 import math
-import tomllib
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, Self
 
+from headwise.checks import (
+    check_types,
+    require,
+    require_at_least,
+    require_not_negative,
+    require_share,
+)
 from headwise.errors import ConfigError
 
 FORMAT_VERSION = 1
@@ -39,8 +45,8 @@ class Vocab:
     eos: ClassVar[int] = 3
 
     def __post_init__(self) -> None:
-        _check_types(self)
-        _require_at_least(self, SMALLEST_VOCABULARY, "source_size", "target_size")
+        check_types(self)
+        require_at_least(self, SMALLEST_VOCABULARY, "source_size", "target_size")
 
     @classmethod
     def shared(cls, size: int) -> Self:
@@ -54,6 +60,10 @@ class DataConfig:
 
     name: ClassVar[str] = "data"
 
+    source_language: str = ""
+    """What the source is written in, as a code such as "en": for people and for the server."""
+    target_language: str = ""
+    """What the target is written in."""
     vocab_size: int = 37_000
     """Entries of the vocabulary, special ids included; of each, where there are two."""
     joint: bool = True
@@ -78,11 +88,11 @@ class DataConfig:
     """Leave out a pair one side of which has more tokens than this; 0: none."""
 
     def __post_init__(self) -> None:
-        _check_types(self)
-        _require_at_least(self, SMALLEST_VOCABULARY, "vocab_size")
-        _require_at_least(self, 1, "sample_pairs", "holdout_pairs")
-        _require_not_negative(self, "max_ratio", "max_tokens")
-        _require(self, "max_ratio", self.max_ratio == 0 or self.max_ratio >= 1, "0, or 1 or more")
+        check_types(self)
+        require_at_least(self, SMALLEST_VOCABULARY, "vocab_size")
+        require_at_least(self, 1, "sample_pairs", "holdout_pairs")
+        require_not_negative(self, "max_ratio", "max_tokens")
+        require(self, "max_ratio", self.max_ratio == 0 or self.max_ratio >= 1, "0, or 1 or more")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,21 +131,21 @@ class ModelConfig:
     """Rate on the attention weights; the paper's parser uses it, its translation models do not."""
 
     def __post_init__(self) -> None:
-        _check_types(self)
-        _require_at_least(self, 1, "d_model", "d_ff", "num_layers", "num_heads", "max_positions")
+        check_types(self)
+        require_at_least(self, 1, "d_model", "d_ff", "num_layers", "num_heads", "max_positions")
         if self.positions == "sinusoidal":
-            _require(self, "d_model", self.d_model % 2 == 0, "even, to pair sines with cosines")
-        _require_not_negative(self, "d_k", "d_v")
+            require(self, "d_model", self.d_model % 2 == 0, "even, to pair sines with cosines")
+        require_not_negative(self, "d_k", "d_v")
         for key in ("d_k", "d_v"):
             if getattr(self, key) == 0:
-                _require(
+                require(
                     self,
                     "num_heads",
                     self.d_model % self.num_heads == 0,
                     f"a divisor of model.d_model = {self.d_model}, or set model.d_k and model.d_v",
                 )
                 object.__setattr__(self, key, self.d_model // self.num_heads)
-        _require_share(self, "dropout", "attention_dropout")
+        require_share(self, "dropout", "attention_dropout")
 
     def count_parameters(self, vocab: Vocab) -> int:
         """Count the trainable parameters without building the model."""
@@ -166,59 +176,103 @@ class TrainConfig:
     batch_tokens: int = 25_000
     """Tokens of each side in one batch; an update takes `accumulate` such batches."""
     accumulate: int = 1
-    """Batches whose gradients make one update: small machines reach a large batch by it."""
+    """Batches of each process whose gradients make one update: how small machines reach a large
+    batch."""
+    precision: Literal["float32", "bfloat16"] = "float32"
+    """What products are computed in; weights and sums stay in float32."""
+    compile: bool = False
+    """Whether torch compiles the training step: for accelerators; on CPUs it measured slower."""
     schedule: Literal["paper", "inverse-sqrt", "linear", "cosine"] = "paper"
     """The paper's learning rate, or warm-up to `peak_rate` followed by the decay named."""
     peak_rate: float = 0.0
     """Learning rate at the end of warm-up; the paper's schedule has its own and wants 0 here."""
     warmup_steps: int = 4000
     """Updates over which the learning rate rises."""
+    decay_by: Literal["steps", "clock"] = "steps"
+    """What a linear or cosine decay follows to zero: `max_steps`, or `max_minutes`."""
     adam_beta1: float = 0.9
     """Decay of Adam's mean of gradients."""
     adam_beta2: float = 0.98
     """Decay of Adam's mean of squared gradients."""
     adam_epsilon: float = 1e-9
     """What Adam adds to the root of the latter."""
+    clip_norm: float = 0.0
+    """Longest gradient that is taken as it is; a longer one is scaled to this. 0 never scales."""
     label_smoothing: float = 0.1
     """Probability mass taken from the right token and spread over all others."""
     max_steps: int = 100_000
     """Updates after which training ends."""
+    max_epochs: int = 0
+    """Passes over the data after which training ends; 0 sets no such limit."""
+    max_tokens: int = 0
+    """Target tokens after which training ends; 0 sets no such limit."""
     max_minutes: float = 0.0
     """Minutes of wall clock after which training ends; 0 sets no such limit."""
+    patience: int = 0
+    """Validations without a better loss after which training ends; 0 sets no such limit."""
+    log_every_steps: int = 50
+    """Updates that one line of metrics.jsonl sums up."""
     save_every_steps: int = 0
-    """Updates from one checkpoint to the next; 0 leaves it to the clock."""
+    """Updates from one checkpoint, with its validation, to the next; 0 leaves it to the clock."""
     save_every_minutes: float = 10.0
-    """Minutes from one checkpoint to the next; 0 leaves it to the steps."""
+    """Minutes from one checkpoint, with its validation, to the next; 0 leaves it to the steps."""
+    keep_last: int = 5
+    """Checkpoints kept beside the best one; never fewer than `average_last`."""
     average_last: int = 5
     """Checkpoints whose weights are averaged into the final model."""
     seed: int = 1
     """What every random number is derived from."""
 
     def __post_init__(self) -> None:
-        _check_types(self)
-        _require_at_least(
-            self, 1, "batch_tokens", "accumulate", "warmup_steps", "max_steps", "average_last"
+        check_types(self)
+        require_at_least(
+            self,
+            1,
+            "batch_tokens",
+            "accumulate",
+            "warmup_steps",
+            "max_steps",
+            "log_every_steps",
+            "average_last",
         )
-        _require_not_negative(
-            self, "peak_rate", "max_minutes", "save_every_steps", "save_every_minutes", "seed"
+        # With a single one there would be nothing to fall back on when it turns out damaged.
+        require_at_least(self, 2, "keep_last")
+        require_not_negative(
+            self,
+            "peak_rate",
+            "clip_norm",
+            "max_epochs",
+            "max_tokens",
+            "max_minutes",
+            "patience",
+            "save_every_steps",
+            "save_every_minutes",
+            "seed",
         )
+        if self.decay_by == "clock":
+            require(
+                self,
+                "decay_by",
+                self.schedule in ("linear", "cosine") and self.max_minutes > 0,
+                "'steps' unless the schedule is 'linear' or 'cosine' and train.max_minutes is set",
+            )
         if self.schedule == "paper":
-            _require(
+            require(
                 self,
                 "peak_rate",
                 self.peak_rate == 0,
                 "0 with train.schedule = 'paper', which sets it",
             )
         else:
-            _require(
+            require(
                 self,
                 "peak_rate",
                 self.peak_rate > 0,
                 f"above 0 with train.schedule = {self.schedule!r}",
             )
-        _require_share(self, "label_smoothing", "adam_beta1", "adam_beta2")
-        _require(self, "adam_epsilon", 0 < self.adam_epsilon < math.inf, "a number above 0")
-        _require(
+        require_share(self, "label_smoothing", "adam_beta1", "adam_beta2")
+        require(self, "adam_epsilon", 0 < self.adam_epsilon < math.inf, "a number above 0")
+        require(
             self,
             "save_every_minutes",
             self.save_every_minutes > 0 or self.save_every_steps > 0,
@@ -244,9 +298,9 @@ class DecodeConfig:
     """How many tokens longer than its own source a translation may become."""
 
     def __post_init__(self) -> None:
-        _check_types(self)
-        _require_at_least(self, 1, "beam")
-        _require_not_negative(self, "alpha", "max_extra_tokens")
+        check_types(self)
+        require_at_least(self, 1, "beam")
+        require_not_negative(self, "alpha", "max_extra_tokens")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -284,7 +338,7 @@ class Config:
         known = [*SECTIONS, "task", "format_version"]
         for key in values:
             if key not in known:
-                raise ConfigError(_unknown_key(key, [*known, *all_keys()]))
+                raise ConfigError(unknown_key(key, [*known, *all_keys()]))
         sections: dict[str, Any] = {
             name: _build_section(kind, values[name])
             for name, kind in SECTIONS.items()
@@ -320,48 +374,13 @@ def all_keys() -> list[str]:
     return ["task"] + [f"{name}.{key}" for name, kind in SECTIONS.items() for key in _keys(kind)]
 
 
-def parse_toml(text: str, source: str) -> dict[str, Any]:
-    """Parse a recipe; `source` is how error messages call it."""
-    try:
-        return tomllib.loads(text)
-    except (ValueError, RecursionError) as error:  # TOMLDecodeError, or 5,000 digits, or brackets.
-        raise ConfigError(f"{source}: not valid TOML: {error}") from error
-
-
-def apply_override(values: dict[str, Any], override: str) -> dict[str, Any]:
-    """Return the recipe's tables with one `section.key=value` laid over them.
-
-    The value is read as TOML; what is not TOML is a string, so that words need no quotes.
-    """
-    key, equals, text = override.partition("=")
-    key = key.strip()
-    if not equals:
-        raise ConfigError(f"--set {override!r}: write it as section.key=value")
-    if key not in all_keys():
-        raise ConfigError(f"--set {override!r}: {_unknown_key(key, all_keys())}")
-    try:
-        parsed = tomllib.loads(f"value = {text}")
-    except tomllib.TOMLDecodeError:
-        parsed = {"value": text.strip()}
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"--set {key}: {error}") from error
-    if list(parsed) != ["value"]:
-        raise ConfigError(f"--set {override!r}: one value at a time")
-    value = parsed["value"]
-    section, dot, name = key.partition(".")
-    if not dot:
-        return {**values, key: value}
-    table = values.get(section, {})
-    return {**values, section: {**table, name: value} if isinstance(table, dict) else table}
-
-
 def _build_section(kind: type[Section], table: Any) -> Section:
     if not isinstance(table, dict):
         raise ConfigError(f"{kind.name} = {table!r} must be a table: write [{kind.name}]")
     for key in table:
         if key not in _keys(kind):
             valid = [f"{kind.name}.{name}" for name in _keys(kind)]
-            raise ConfigError(_unknown_key(f"{kind.name}.{key}", valid))
+            raise ConfigError(unknown_key(f"{kind.name}.{key}", valid))
     return kind(**table)
 
 
@@ -369,7 +388,8 @@ def _keys(kind: type[Section]) -> list[str]:
     return [f.name for f in dataclasses.fields(kind)]
 
 
-def _unknown_key(key: str, valid: list[str]) -> str:
+def unknown_key(key: str, valid: list[str]) -> str:
+    """Say that a key is unknown, and which one may have been meant."""
     # A key without its section comes first: it is right but for that.
     near = [name for name in valid if name.split(".")[-1] == key]
     near += difflib.get_close_matches(key, valid, n=1, cutoff=0.6)
@@ -381,50 +401,3 @@ def toml_value(value: object) -> str:
     """Write a string, number or boolean as TOML."""
     # JSON writes strings, numbers and booleans as TOML does; nan and inf are refused above.
     return json.dumps(value, ensure_ascii=False)
-
-
-_TYPE_NAMES: dict[type, str] = {
-    int: "a whole number",
-    float: "a number",
-    bool: "true or false",
-    str: "a string",
-}
-
-
-def _check_types(section: Any) -> None:
-    """Check each field of a section against its annotation; whole numbers will do for a float."""
-    for key, kind in get_type_hints(type(section)).items():
-        if get_origin(kind) is ClassVar:
-            continue
-        value = getattr(section, key)
-        if type(value) is int and abs(value) >= 2**63:
-            raise ConfigError(f"{section.name}.{key} is too large a number")
-        if kind is float and type(value) is int:
-            object.__setattr__(section, key, float(value))
-        elif get_origin(kind) is Literal:
-            choices = ", ".join(map(repr, get_args(kind)))
-            _require(section, key, value in get_args(kind), f"one of {choices}")
-        else:
-            _require(section, key, type(value) is kind, _TYPE_NAMES[kind])
-
-
-def _require(section: Any, key: str, holds: bool, expected: str) -> None:
-    if not holds:
-        name, value = f"{section.name}.{key}", getattr(section, key)
-        raise ConfigError(f"{name} = {value!r} must be {expected}")
-
-
-def _require_at_least(section: Any, least: int, *keys: str) -> None:
-    for key in keys:
-        _require(section, key, getattr(section, key) >= least, f"at least {least}")
-
-
-def _require_share(section: Any, *keys: str) -> None:
-    for key in keys:
-        _require(section, key, 0.0 <= getattr(section, key) < 1.0, "at least 0 and below 1")
-
-
-def _require_not_negative(section: Any, *keys: str) -> None:
-    for key in keys:
-        value = getattr(section, key)
-        _require(section, key, value >= 0 and math.isfinite(value), "a number, 0 or more")

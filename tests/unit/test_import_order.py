@@ -9,6 +9,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "headwise"
 
 ORDER = [
     {"errors"},
+    {"checks", "files"},
     {"config"},
     {"recipes"},
     {"paper"},

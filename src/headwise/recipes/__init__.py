@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
-from headwise.config import Config, apply_override, parse_toml
+from headwise.config import Config
 from headwise.errors import ConfigError
+from headwise.recipes.overrides import apply_override, parse_toml
 
 
 def recipe_names() -> list[str]:

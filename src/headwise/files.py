@@ -1,0 +1,84 @@
+"""Files that are whole or not there: written aside, flushed to disk, and only then renamed."""
+
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file of a directory that is still being made, and flush it to disk."""
+    with path.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def replace_file(path: Path, content: bytes) -> None:
+    """Put a file in the place of another, or of none; readers see the one or the other, whole."""
+    temporary = _temporary(path)
+    try:
+        write_file(temporary, content)
+        temporary.rename(path)
+        sync_directory(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_directory(path: Path) -> Iterator[Path]:
+    """Yield a directory to fill, which takes the name `path` when the block ends without an error.
+
+    Whoever fills it flushes its files (`write_file`). Nothing is left of a block that fails; what
+    a killed process left is removed by the next that makes the same directory.
+    """
+    temporary = _temporary(path)
+    remove_abandoned(path.parent, path.name)
+    temporary.mkdir(parents=True)
+    try:
+        yield temporary
+        sync_directory(temporary)
+        temporary.rename(path)
+        sync_directory(path.parent)
+    finally:
+        if temporary.exists():
+            shutil.rmtree(temporary)
+
+
+def remove_abandoned(directory: Path, name: str | None = None) -> None:
+    """Remove what processes that are no more were writing, under one name or under any."""
+    if not directory.is_dir():
+        return
+    pattern = re.compile(rf"\.{'.+' if name is None else re.escape(name)}\.(\d+)\.tmp")
+    for path in directory.iterdir():
+        match = pattern.fullmatch(path.name)
+        if match and not _is_alive(int(match[1])):
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+
+
+def sync_directory(path: Path) -> None:
+    """Flush to disk which names a directory holds."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _temporary(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
