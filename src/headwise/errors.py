@@ -4,6 +4,7 @@
     ├── ConfigError      a recipe, an override or a combination of settings
     ├── DataError        text or token ids that cannot be used
     ├── CheckpointError  a run directory or a file in it
+    ├── DivergenceError  training that left the range of numbers
     └── RequestError     a request to translate, explain or serve
 
 Each message says what is wrong, where (file, line or key) and what to do about it.
@@ -25,6 +26,10 @@ class DataError(HeadwiseError):
 
 class CheckpointError(HeadwiseError):
     """A run directory, or a file in it, cannot be used as it is."""
+
+
+class DivergenceError(HeadwiseError):
+    """A loss or a gradient is not a finite number any more; the weights are those before it."""
 
 
 class RequestError(HeadwiseError):

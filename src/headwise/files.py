@@ -47,6 +47,46 @@ def new_directory(path: Path) -> Iterator[Path]:
             shutil.rmtree(temporary)
 
 
+@contextmanager
+def replaced_directory(path: Path) -> Iterator[Path]:
+    """Yield a directory to fill, which takes the place of `path` when the block ends well.
+
+    A process killed between the two renamings leaves the old one as `.NAME.replaced`;
+    `restore_replaced` puts it back.
+    """
+    restore_replaced(path)
+    new = path.with_name(f".{path.name}.new")
+    if new.exists():
+        remove_directory(new)
+    with new_directory(new) as temporary:
+        yield temporary
+    replaced = _replaced(path)
+    if path.exists():
+        path.rename(replaced)
+    new.rename(path)
+    sync_directory(path.parent)
+    if replaced.exists():
+        remove_directory(replaced)
+
+
+def restore_replaced(path: Path) -> None:
+    """Put back a directory whose successor never came."""
+    replaced = _replaced(path)
+    if not replaced.exists():
+        return
+    if path.exists():
+        remove_directory(replaced)
+    else:
+        replaced.rename(path)
+
+
+def remove_directory(path: Path) -> None:
+    """Remove a directory; its name is gone at once, so that it never stands for half of it."""
+    doomed = _temporary(path)
+    path.rename(doomed)
+    shutil.rmtree(doomed)
+
+
 def remove_abandoned(directory: Path, name: str | None = None) -> None:
     """Remove what processes that are no more were writing, under one name or under any."""
     if not directory.is_dir():
@@ -68,6 +108,10 @@ def sync_directory(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _replaced(path: Path) -> Path:
+    return path.with_name(f".{path.name}.replaced")
 
 
 def _temporary(path: Path) -> Path:

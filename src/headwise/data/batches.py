@@ -31,6 +31,12 @@ class Batch:
     tgt_in: Tensor  # [B, T]
     tgt_out: Tensor  # [B, T]
 
+    def to(self, device: torch.device) -> "Batch":
+        """Return the batch on a device."""
+        return Batch(
+            src=self.src.to(device), tgt_in=self.tgt_in.to(device), tgt_out=self.tgt_out.to(device)
+        )
+
     def padding(self) -> float:
         """Return the share of positions that hold padding."""
         cells = self.src.numel() + self.tgt_out.numel()
@@ -57,6 +63,8 @@ class Batches:
         longest = np.maximum(self._source_lengths, self._target_lengths)
         self.too_long: Indices = np.flatnonzero(longest > batch_tokens)
         self._usable: Indices = np.flatnonzero(longest <= batch_tokens)
+        self.target_tokens = int(self._target_lengths[self._usable].sum())
+        """Target tokens of an epoch, ends of sentences included."""
 
     def epoch(self, number: int) -> Iterator[Indices]:
         """Yield the pairs of each batch of an epoch, every usable pair once."""
@@ -77,6 +85,14 @@ class Batches:
             tgt_in=_padded(targets, before=Vocab.bos, after=None),
             tgt_out=_padded(targets, before=None, after=Vocab.eos),
         )
+
+    def tokens(self, pairs: Indices) -> tuple[int, int]:
+        """Count the source and target tokens of a batch, ends of sentences included."""
+        return int(self._source_lengths[pairs].sum()), int(self._target_lengths[pairs].sum())
+
+    def __len__(self) -> int:
+        """Return the number of usable pairs."""
+        return len(self._usable)
 
     def _sorted(self, pool: Indices) -> Indices:
         """Sort a pool so that neighbours are alike on both sides.

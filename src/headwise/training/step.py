@@ -59,6 +59,7 @@ def keyed_dropout(seed: int, update: int, micro_batch: int) -> Iterator[None]:
     """
     text = f"dropout {seed} {update} {micro_batch}"
     digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
-    with torch.random.fork_rng():
+    devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
+    with torch.random.fork_rng(devices):
         torch.manual_seed(int.from_bytes(digest, "little"))
         yield

@@ -1,0 +1,1 @@
+"""The run directory: what training leaves behind and every later verb takes."""

@@ -1,0 +1,135 @@
+"""The checkpoints of a run together: which to go on from, which to use, which to keep."""
+
+from pathlib import Path
+
+import torch
+
+from headwise.errors import CheckpointError
+from headwise.files import remove_directory, replaced_directory
+from headwise.runs.checkpoint import (
+    Checkpoint,
+    read_checkpoint,
+    read_state,
+    read_weights,
+    write_weights,
+)
+from headwise.runs.directory import RunDirectory
+
+
+def last_good(run: RunDirectory) -> tuple[Checkpoint | None, list[str]]:
+    """Read the last checkpoint that is whole; say what is wrong with each later one.
+
+    A later one that is damaged is renamed, to be looked at and out of the way. Where there are
+    checkpoints and none is whole, CheckpointError says so; where there are none, there is nothing
+    to read.
+    """
+    problems: list[str] = []
+    damaged: list[Path] = []
+    for step in reversed(run.steps()):
+        directory = run.step_directory(step)
+        try:
+            checkpoint = read_checkpoint(directory)
+            if checkpoint.state.step != step:
+                raise CheckpointError(f"{directory}: holds step {checkpoint.state.step}")
+        except CheckpointError as error:
+            problems.append(str(error))
+            damaged.append(directory)
+            continue
+        for path in damaged:
+            _set_aside(path)
+        return checkpoint, problems
+    if problems:
+        raise CheckpointError(
+            f"{run.checkpoints}: no checkpoint can be used: {'; '.join(problems)}. "
+            "Restore one from a copy, or remove the folder to start over"
+        )
+    return None, []
+
+
+def choose(run: RunDirectory, which: str | None = None) -> Path:
+    """Find the weights to use: "averaged", "best", "last", or a step; by default in that order."""
+    steps = run.steps()
+    if which is None:
+        if run.averaged.is_dir():
+            return run.averaged
+        which = "best" if steps else "last"
+    if which == "averaged":
+        if not run.averaged.is_dir():
+            raise CheckpointError(f"{run.averaged} does not exist: `headwise average` makes it")
+        return run.averaged
+    if which.isdecimal():
+        if int(which) not in steps:
+            known = ", ".join(map(str, steps)) or "none"
+            raise CheckpointError(f"{run.path} has no checkpoint of step {which}, but: {known}")
+        return run.step_directory(int(which))
+    if which not in ("best", "last"):
+        raise CheckpointError(
+            f"no checkpoint {which!r}: it is averaged, best, last or the number of a step"
+        )
+    if not steps:
+        raise CheckpointError(f"{run.path} has no checkpoint yet")
+    step = _best_step(run, steps) if which == "best" else steps[-1]
+    return run.step_directory(step)
+
+
+def average(run: RunDirectory, last: int) -> list[int]:
+    """Average the weights of the last checkpoints into RUN/averaged; return their steps.
+
+    Checkpoints saved because training was told to stop are not among them: the average is the one
+    that an undisturbed run would have.
+
+    Paper: §6.1, the last 5 checkpoints (base) or 20 (big), written at 10-minute intervals.
+    """
+    due = [step for step in run.steps() if not read_state(run.step_directory(step)).interrupted]
+    steps = due[-last:]
+    if not steps:
+        raise CheckpointError(f"{run.path} has no checkpoint to average yet")
+    sums: dict[str, torch.Tensor] = {}
+    dtypes: dict[str, torch.dtype] = {}
+    for step in steps:
+        weights = read_weights(run.step_directory(step))
+        if sums and {name: w.shape for name, w in weights.items()} != {
+            name: total.shape for name, total in sums.items()
+        }:
+            raise CheckpointError(f"{run.step_directory(step)}: not of the same model")
+        for name, weight in weights.items():
+            dtypes[name] = weight.dtype
+            # In double precision, so that the order of the checkpoints leaves no trace.
+            sums[name] = sums[name] + weight if name in sums else weight.double()
+    averaged = {name: (total / len(steps)).to(dtypes[name]) for name, total in sums.items()}
+    with replaced_directory(run.averaged) as directory:
+        write_weights(directory, averaged, {"steps": steps})
+    return steps
+
+
+def prune(run: RunDirectory, *, keep: int, best: int) -> None:
+    """Remove checkpoints but for the last `keep` that were due, the best and the last.
+
+    One that was saved on being told to stop goes as soon as a later one exists. A damaged one
+    neither counts nor goes: it is for whoever resumes to find.
+    """
+    steps = run.steps()
+    due: list[int] = []
+    stops: list[int] = []
+    for step in steps:
+        try:
+            state = read_state(run.step_directory(step))
+        except CheckpointError:
+            continue
+        (stops if state.interrupted else due).append(step)
+    kept = {*due[-keep:], best, steps[-1]}
+    for step in {*due, *stops} - kept:
+        remove_directory(run.step_directory(step))
+
+
+def _best_step(run: RunDirectory, steps: list[int]) -> int:
+    """Return the step with the lowest validation loss; the last where none was validated."""
+    losses = {step: read_state(run.step_directory(step)).valid_loss for step in steps}
+    return min(reversed(steps), key=lambda step: losses[step])
+
+
+def _set_aside(directory: Path) -> None:
+    target = directory.with_name(f"damaged-{directory.name}")
+    if target.exists():
+        remove_directory(target)
+    directory.rename(target)

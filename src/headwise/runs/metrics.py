@@ -1,0 +1,71 @@
+"""The run's diary: one JSON object on each line of metrics.jsonl.
+
+A line's `kind` is "train" (means over the updates since the last such line) or "valid" (the whole
+validation text). Both have `step`, `epoch` (a fraction: 1.5 is the middle of the second) and
+`minutes` of training.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from headwise.errors import CheckpointError
+from headwise.files import replace_file
+
+
+class MetricsFile:
+    """Append to a run's metrics.jsonl, from a step on."""
+
+    def __init__(self, path: Path, *, step: int) -> None:
+        """Open the file to go on after `step`; lines of later steps, which never were, go."""
+        if path.exists():
+            before = [line for line in read_metrics(path) if line["step"] <= step]
+            replace_file(path, "".join(_as_line(line) for line in before).encode())
+        self._file = path.open("a", encoding="utf-8")
+
+    def add(self, values: Mapping[str, object]) -> None:
+        """Append one line; readers see it at once."""
+        self._file.write(_as_line(values))
+        self._file.flush()
+
+    def sync(self) -> None:
+        """Flush to disk what has been appended."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        """End writing."""
+        self._file.close()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """Read a metrics.jsonl; a last line that was cut short by the end of its writer is left out."""
+    try:
+        text = path.read_bytes().decode("utf-8", "replace")
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
+    *lines, torn = text.split("\n")
+    found = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            values = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise CheckpointError(f"{path}:{number}: not JSON: {error}") from error
+        if not _is_well_formed(values):
+            raise CheckpointError(f"{path}:{number}: not a line of metrics")
+        found.append(values)
+    return found
+
+
+def _is_well_formed(values: object) -> bool:
+    return (
+        isinstance(values, dict)
+        and values.get("kind") in ("train", "valid")
+        and type(values.get("step")) is int
+        and all(isinstance(value, int | float | str) for value in values.values())
+    )
+
+
+def _as_line(values: Mapping[str, object]) -> str:
+    return json.dumps(dict(values)) + "\n"

@@ -1,0 +1,50 @@
+"""Where training stands: everything but the tensors that a resumed run needs to go on."""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, Self, get_type_hints
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingState:
+    """What a checkpoint's state.json holds. Randomness is keyed, so there is no generator in it."""
+
+    step: int = 0
+    """Updates made."""
+    epoch: int = 0
+    """The pass over the data that the next batch belongs to, from 0."""
+    batch: int = 0
+    """How many of that pass's batches have been used."""
+    batches_per_update: int = 1
+    """Batches of all processes together that make one update."""
+    tokens: int = 0
+    """Target tokens trained on."""
+    minutes: float = 0.0
+    """Wall clock spent training."""
+    interrupted: bool = False
+    """Whether this was saved because training was told to stop, not because it was due: such a
+    checkpoint is for going on from, not for averaging."""
+    valid_loss: float = math.inf
+    """Smoothed loss on the validation text at this step; inf where there was no validation."""
+    best_loss: float = math.inf
+    """The lowest of these so far."""
+    best_step: int = 0
+    """The step it belongs to; 0 before any."""
+    validations_since_best: int = 0
+    """Validations since then, none of them better."""
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Self:
+        """Rebuild a state; anything but the right keys and types is a ValueError."""
+        hints = get_type_hints(cls)
+        if not isinstance(values, dict) or set(values) != set(hints):
+            raise ValueError("its keys are not those of a training state")
+        for key, kind in hints.items():
+            if type(values[key]) is not kind:
+                raise ValueError(f"{key} = {values[key]!r} is not of type {kind.__name__}")
+        return cls(**values)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the state as JSON can hold it."""
+        return dataclasses.asdict(self)

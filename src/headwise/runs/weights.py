@@ -1,0 +1,67 @@
+"""Between a model in memory and its tensors by name."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from headwise.errors import CheckpointError
+from headwise.model import Transformer
+
+
+def model_weights(model: Transformer) -> dict[str, Tensor]:
+    """Return the parameters by name; a matrix that is used in several places comes once."""
+    return {name: parameter.detach() for name, parameter in model.named_parameters()}
+
+
+def load_weights(model: Transformer, weights: Mapping[str, Tensor], source: str) -> None:
+    """Copy tensors into a model; `source` is how error messages call where they come from."""
+    parameters = dict(model.named_parameters())
+    _check_names(parameters, weights, source)
+    with torch.no_grad():
+        for name, parameter in parameters.items():
+            parameter.copy_(weights[name])
+
+
+def optimizer_tensors(model: Transformer, optimizer: torch.optim.Adam) -> dict[str, Tensor]:
+    """Return Adam's tensors by parameter name and by what they are."""
+    return {
+        f"{name}.{key}": value
+        for name, parameter in model.named_parameters()
+        for key, value in optimizer.state[parameter].items()
+    }
+
+
+def load_optimizer(
+    model: Transformer,
+    optimizer: torch.optim.Adam,
+    tensors: Mapping[str, Tensor],
+    source: str,
+) -> None:
+    """Put Adam's tensors back."""
+    expected: dict[str, Tensor] = {}
+    for name, parameter in model.named_parameters():
+        expected |= {f"{name}.exp_avg": parameter, f"{name}.exp_avg_sq": parameter}
+        expected[f"{name}.step"] = torch.zeros(())
+    _check_names(expected, tensors, source)
+    for name, parameter in model.named_parameters():
+        optimizer.state[parameter] = {
+            key: tensors[f"{name}.{key}"].to(parameter.device)
+            for key in ("step", "exp_avg", "exp_avg_sq")
+        }
+
+
+def _check_names(
+    expected: Mapping[str, Tensor], found: Mapping[str, Tensor], source: str
+) -> None:
+    """Raise CheckpointError unless the tensors found have the names and shapes expected."""
+    for name in expected.keys() - found.keys():
+        raise CheckpointError(f"{source}: has no tensor {name!r}: it is of another model")
+    for name in found.keys() - expected.keys():
+        raise CheckpointError(f"{source}: tensor {name!r} is of another model")
+    for name, tensor in expected.items():
+        if found[name].shape != tensor.shape:
+            raise CheckpointError(
+                f"{source}: tensor {name!r} has shape {tuple(found[name].shape)}, "
+                f"not {tuple(tensor.shape)}: it is of another model"
+            )
