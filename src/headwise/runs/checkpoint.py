@@ -50,7 +50,10 @@ class Manifest:
 
 
 def write_checkpoint(
-    directory: Path, weights: Mapping[str, Tensor], optimizer: Mapping[str, Tensor], state: TrainingState
+    directory: Path,
+    weights: Mapping[str, Tensor],
+    optimizer: Mapping[str, Tensor],
+    state: TrainingState,
 ) -> None:
     """Write a checkpoint to train on from; the directory must not exist yet."""
     with new_directory(directory) as temporary:

@@ -16,12 +16,12 @@ from headwise.runs.checkpoint import (
 from headwise.runs.directory import RunDirectory
 
 
-def last_good(run: RunDirectory) -> tuple[Checkpoint | None, list[str]]:
+def last_good(run: RunDirectory, *, set_aside: bool = True) -> tuple[Checkpoint | None, list[str]]:
     """Read the last checkpoint that is whole; say what is wrong with each later one.
 
-    A later one that is damaged is renamed, to be looked at and out of the way. Where there are
-    checkpoints and none is whole, CheckpointError says so; where there are none, there is nothing
-    to read.
+    A later one that is damaged is set aside under another name, to be looked at and out of the
+    way. Where there are checkpoints and none is whole, CheckpointError says so; where there are
+    none, there is nothing to read.
     """
     problems: list[str] = []
     damaged: list[Path] = []
@@ -35,7 +35,7 @@ def last_good(run: RunDirectory) -> tuple[Checkpoint | None, list[str]]:
             problems.append(str(error))
             damaged.append(directory)
             continue
-        for path in damaged:
+        for path in damaged if set_aside else ():
             _set_aside(path)
         return checkpoint, problems
     if problems:
@@ -80,8 +80,7 @@ def average(run: RunDirectory, last: int) -> list[int]:
 
     Paper: §6.1, the last 5 checkpoints (base) or 20 (big), written at 10-minute intervals.
     """
-    due = [step for step in run.steps() if not read_state(run.step_directory(step)).interrupted]
-    steps = due[-last:]
+    steps = due_steps(run)[-last:]
     if not steps:
         raise CheckpointError(f"{run.path} has no checkpoint to average yet")
     sums: dict[str, torch.Tensor] = {}
@@ -100,6 +99,11 @@ def average(run: RunDirectory, last: int) -> list[int]:
     with replaced_directory(run.averaged) as directory:
         write_weights(directory, averaged, {"steps": steps})
     return steps
+
+
+def due_steps(run: RunDirectory) -> list[int]:
+    """List the steps of the checkpoints that were due, not saved on being told to stop."""
+    return [step for step in run.steps() if not read_state(run.step_directory(step)).interrupted]
 
 
 def prune(run: RunDirectory, *, keep: int, best: int) -> None:

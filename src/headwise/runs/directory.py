@@ -1,13 +1,13 @@
 """The layout of a run directory.
 
-    config.toml                   the resolved recipe; itself a recipe
-    origin.json                   which text, prepared data and first weights the run was made from
-    tokenizer/                    the subword model, or one for each side
-    data/                         the encoded text, unless origin.json points elsewhere
-    checkpoints/step-00001000/    see checkpoint.py
-    averaged/                     the weights of several checkpoints, averaged
-    metrics.jsonl                 see metrics.py
-    environment.json              what each session ran on
+config.toml                   the resolved recipe; itself a recipe
+origin.json                   which text, prepared data and first weights the run was made from
+tokenizer/                    the subword model, or one for each side
+data/                         the encoded text, unless origin.json points elsewhere
+checkpoints/step-00001000/    see checkpoint.py
+averaged/                     the weights of several checkpoints, averaged
+metrics.jsonl                 see metrics.py
+environment.json              what each session ran on
 """
 
 import fcntl

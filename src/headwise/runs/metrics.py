@@ -45,7 +45,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         text = path.read_bytes().decode("utf-8", "replace")
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
-    *lines, torn = text.split("\n")
+    *lines, _torn = text.split("\n")
     found = []
     for number, line in enumerate(lines, start=1):
         try:

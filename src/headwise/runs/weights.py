@@ -51,9 +51,7 @@ def load_optimizer(
         }
 
 
-def _check_names(
-    expected: Mapping[str, Tensor], found: Mapping[str, Tensor], source: str
-) -> None:
+def _check_names(expected: Mapping[str, Tensor], found: Mapping[str, Tensor], source: str) -> None:
     """Raise CheckpointError unless the tensors found have the names and shapes expected."""
     for name in expected.keys() - found.keys():
         raise CheckpointError(f"{source}: has no tensor {name!r}: it is of another model")

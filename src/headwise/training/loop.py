@@ -9,12 +9,12 @@ Paper: §5.
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from headwise.config import Config
 from headwise.data.batches import Batch, Batches
@@ -34,7 +34,7 @@ from headwise.training.schedule import learning_rate
 from headwise.training.step import TrainingStep, keyed_dropout
 from headwise.training.stops import StopSignal, limit_reached, share_done
 from headwise.training.stream import BatchStream, Place
-from headwise.training.validation import ValidationText
+from headwise.training.validation import ValidationResult, ValidationText
 from headwise.training.window import Window
 
 
@@ -66,8 +66,8 @@ class TrainingLoop:
         self._config, self._batches, self._valid = config, batches, valid
         self._run, self._world, self._on_event = run, world, on_event
         self._optimizer = adam(self.model.parameters(), config.train)
-        self._plain_step = TrainingStep(self.model, label_smoothing=config.train.label_smoothing)
-        self._step: nn.Module = world.share(self._plain_step)
+        self.plain_step = TrainingStep(self.model, label_smoothing=config.train.label_smoothing)
+        self._step: nn.Module = world.share(self.plain_step)
         if config.train.compile:
             self._step.compile(dynamic=True)
         self._saved_step = 0
@@ -85,6 +85,13 @@ class TrainingLoop:
         load_optimizer(self.model, self._optimizer, checkpoint.optimizer, source)
         self.state = replace(checkpoint.state, interrupted=False)
         self._saved_step = self.state.step
+
+    def measure(self, weights: Mapping[str, Tensor]) -> ValidationResult | None:
+        """Validate other weights than the last; there they stay."""
+        if self._valid is None:
+            return None
+        load_weights(self.model, weights, "these weights")
+        return self._valid.measure(self.plain_step, self._world, self._autocast())
 
     def run(self, wish: StopSignal) -> Ending:
         """Make updates until there is a reason not to; save; say why."""
@@ -246,7 +253,7 @@ class TrainingLoop:
         self._write(self.state)
 
     def _validate(self, valid: ValidationText, metrics: MetricsFile | None) -> None:
-        result = valid.measure(self._plain_step, self._world, self._autocast())
+        result = valid.measure(self.plain_step, self._world, self._autocast())
         state = replace(self.state, valid_loss=result.loss)
         is_best = result.loss < state.best_loss
         if is_best:

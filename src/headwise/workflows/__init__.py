@@ -1,0 +1,1 @@
+"""Whole jobs made of the other parts."""

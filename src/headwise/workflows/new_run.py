@@ -1,0 +1,157 @@
+"""Make a run directory, or make sure that the one that is there is the run that is asked for."""
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+from headwise.config import Config
+from headwise.data import ParallelFiles, PreparedReport, Subwords, Text, TsvFile, prepare
+from headwise.data.prepare import Progress
+from headwise.errors import ConfigError, DataError
+from headwise.files import new_directory, write_file
+from headwise.runs.directory import RunDirectory, differences
+
+_SHARDS = ("train", "valid")
+
+
+def make_run(
+    path: Path,
+    config: Config,
+    *,
+    text: Text | None,
+    valid: Text | None,
+    data: Path | None,
+    init_from: RunDirectory | None,
+    lenient: bool,
+    processes: int | None,
+    on_progress: Progress,
+) -> PreparedReport | None:
+    """Make a run directory, whole or not at all; return what became of its text, if it had any."""
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise ConfigError(f"{path} exists and is not a run: choose another name for --run")
+    if (text is None) == (data is None):
+        raise ConfigError(
+            f"{path} is a new run: give its text (--src and --tgt, or --tsv), or prepared --data"
+        )
+    subwords = None if init_from is None else init_from.subwords()
+    report = None
+    with new_directory(path) as temporary:
+        if text is not None:
+            report = prepare(
+                text,
+                config,
+                temporary / "data",
+                valid=valid,
+                lenient=lenient,
+                processes=processes,
+                subwords=subwords,
+                on_progress=on_progress,
+            )
+        prepared = temporary / "data" if data is None else data
+        if subwords is not None:
+            _check_same_subwords(prepared, subwords, init_from)
+        shutil.copytree(prepared / "tokenizer", temporary / "tokenizer")
+        origin = {
+            "text": describe_text(text),
+            "valid": describe_text(valid),
+            "data": None if data is None else str(data.resolve()),
+            "data_sha256": fingerprint(prepared),
+            "init_from": None if init_from is None else str(init_from.path.resolve()),
+        }
+        write_file(temporary / "origin.json", json.dumps(origin, indent=1).encode())
+        (temporary / "checkpoints").mkdir()
+        write_file(temporary / "config.toml", config.to_toml().encode())
+    return report
+
+
+def check_run(
+    run: RunDirectory,
+    config: Config,
+    *,
+    text: Text | None,
+    valid: Text | None,
+    data: Path | None,
+    init_from: RunDirectory | None,
+) -> None:
+    """Raise ConfigError, listing the differences, unless a run is the one that is asked for."""
+    found = differences(run.config(), config)
+    origin = run.origin()
+    for name, given in (("text", text), ("valid", valid)):
+        if given is not None and describe_text(given) != origin.get(name):
+            found.append(f"the {name} files are {_names(origin.get(name))} there")
+    if data is not None and fingerprint(data) != origin.get("data_sha256"):
+        found.append(f"--data {data} is not what the run was made from")
+    if init_from is not None and str(init_from.path.resolve()) != origin.get("init_from"):
+        found.append(f"--init-from is {origin.get('init_from')!r} there")
+    if found:
+        raise ConfigError(
+            f"{run.path} is another run: {'; '.join(found)}. "
+            "Choose another name for --run, or give the same settings to go on with this one"
+        )
+
+
+def data_directory(run: RunDirectory, data: Path | None) -> Path:
+    """Find the encoded text of a run: its own, the one given, or the one it was made from."""
+    own = run.path / "data"
+    if own.is_dir():
+        return own
+    directory = data or Path(str(run.origin().get("data")))
+    if not directory.is_dir():
+        raise DataError(f"{directory}: the run's data is no longer there: give it with --data")
+    if fingerprint(directory) != run.origin().get("data_sha256"):
+        raise DataError(
+            f"{directory}: not the data that the run was made from: give it with --data"
+        )
+    return directory
+
+
+def fingerprint(data: Path) -> dict[str, str]:
+    """Return the digests of prepared data's manifests, which hold those of everything else."""
+    digests = {}
+    for name in _SHARDS:
+        path = data / name / "manifest.json"
+        try:
+            digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+        except OSError as error:
+            raise DataError(
+                f"{path}: cannot be read: {error.strerror}: is {data} prepared data?"
+            ) from error
+    return digests
+
+
+def describe_text(text: Text | None) -> list[Any] | None:
+    """Return the names and sizes of a text's files, by which it is known again."""
+    match text:
+        case ParallelFiles(sources=sources, targets=targets):
+            return [[path.name, _size(path)] for path in (*sources, *targets)]
+        case TsvFile(path=path, source_column=source, target_column=target):
+            return [[path.name, _size(path), source, target]]
+    return None
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _names(files: object) -> str:
+    if not isinstance(files, list):
+        return "other ones"
+    return ", ".join(f"{file[0]} ({file[1]:,} bytes)" for file in files)
+
+
+def _check_same_subwords(
+    prepared: Path, subwords: tuple[Subwords, Subwords], init_from: RunDirectory | None
+) -> None:
+    from headwise.data import load_subwords
+
+    if [s.model for s in load_subwords(prepared)] != [s.model for s in subwords]:
+        assert init_from is not None
+        raise ConfigError(
+            f"{prepared} was cut into other subwords than {init_from.path}: "
+            "give its text instead of --data, and it is cut as that run's was"
+        )

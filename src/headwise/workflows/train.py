@@ -1,0 +1,198 @@
+"""From text, or from prepared data, to a trained run directory."""
+
+import hashlib
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from headwise.config import Config, ModelConfig, Vocab
+from headwise.data import PreparedReport, Text, TokenShards
+from headwise.data.batches import Batches
+from headwise.data.prepare import Progress
+from headwise.errors import CheckpointError, DataError
+from headwise.model import Transformer
+from headwise.runs.checkpoint import read_manifest, read_weights
+from headwise.runs.checkpoints import average, choose, due_steps, last_good
+from headwise.runs.directory import RunDirectory
+from headwise.runs.environment import describe, record_session
+from headwise.runs.state import TrainingState
+from headwise.runs.weights import load_weights
+from headwise.training.distributed import World
+from headwise.training.estimate import estimate
+from headwise.training.events import Event, Note
+from headwise.training.loop import TrainingLoop
+from headwise.training.stops import stop_signals
+from headwise.training.validation import ValidationResult, ValidationText
+from headwise.workflows.new_run import check_run, data_directory, make_run
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainReport:
+    """How a training session ended."""
+
+    run: Path
+    state: TrainingState
+    reason: str
+    """Which limit was reached, or that training was told to stop."""
+    signal: int = 0
+    """The signal that told it, if one did."""
+    averaged_steps: tuple[int, ...] = ()
+    """The checkpoints that the final model is the average of."""
+    averaged: ValidationResult | None = None
+    """How well that average does on the validation text."""
+
+
+def train(
+    config: Config,
+    run: str | Path,
+    *,
+    text: Text | None = None,
+    valid: Text | None = None,
+    data: str | Path | None = None,
+    init_from: str | Path | None = None,
+    device: str | None = None,
+    lenient: bool = False,
+    processes: int | None = None,
+    on_event: Callable[[Event], None] = lambda _: None,
+    on_progress: Progress = lambda *_: None,
+    on_prepared: Callable[[PreparedReport], None] = lambda _: None,
+) -> TrainReport:
+    """Train a model in a run directory, or go on with the training begun there.
+
+    A new run takes its text, which is cut into subwords and encoded first, or `data` that
+    `headwise.data.prepare` made. Without validation text, some pairs are held out. `init_from` is a
+    run whose weights, and subwords, this one starts from. A run that exists is gone on with if the
+    config is the same, and is a ConfigError listing the differences if not. SIGTERM and SIGINT
+    save the last whole update and return.
+    """
+    with ExitStack() as stack:
+        world = World.join(device)
+        stack.callback(world.leave)
+        tell = on_event if world.is_first else (lambda _: None)
+        path, prepared = Path(run), None if data is None else Path(data)
+        first = None if init_from is None else RunDirectory(Path(init_from))
+        if world.is_first and not (path / "config.toml").exists():
+            report = make_run(
+                path,
+                config,
+                text=text,
+                valid=valid,
+                data=prepared,
+                init_from=first,
+                lenient=lenient,
+                processes=processes,
+                on_progress=on_progress,
+            )
+            if report is not None:
+                on_prepared(report)
+        world.wait()
+        directory = RunDirectory(path)
+        if world.is_first:
+            stack.enter_context(directory.locked())
+        check_run(directory, config, text=text, valid=valid, data=prepared, init_from=first)
+        loop = _loop(directory, config, prepared, first, world, tell)
+        with stop_signals() as wish:
+            ending = loop.run(wish)
+        if ending.signal:
+            return TrainReport(
+                run=path, state=ending.state, reason=ending.reason, signal=ending.signal
+            )
+        steps = _average(directory, config.train.average_last, world)
+        return TrainReport(
+            run=path,
+            state=ending.state,
+            reason=ending.reason,
+            averaged_steps=tuple(steps),
+            averaged=loop.measure(read_weights(directory.averaged)) if steps else None,
+        )
+
+
+def _loop(
+    run: RunDirectory,
+    config: Config,
+    data: Path | None,
+    first: RunDirectory | None,
+    world: World,
+    tell: Callable[[Event], None],
+) -> TrainingLoop:
+    """Put the loop together, where the last good checkpoint left it."""
+    source, target = run.subwords()
+    vocab = Vocab(source_size=len(source), target_size=len(target))
+    train, directory = config.train, data_directory(run, data)
+    shards = TokenShards(directory / "train"), TokenShards(directory / "valid")
+    if world.is_first:
+        for part in shards:
+            part.verify()
+    batches = Batches(shards[0], batch_tokens=train.batch_tokens, seed=train.seed)
+    _check_lengths(batches, shards[0], config.model, tell)
+    valid = None
+    if len(shards[1]):
+        valid = ValidationText(shards[1], target, batch_tokens=train.batch_tokens)
+    else:
+        tell(Note(text="there are no pairs to validate on", is_warning=True))
+    model = _new_model(config, vocab)
+    loop = TrainingLoop(model, config, batches, valid, run, world, tell)
+    checkpoint, problems = last_good(run, set_aside=world.is_first)
+    for problem in problems:
+        tell(Note(text=problem, is_warning=True))
+    if checkpoint is not None:
+        loop.resume(checkpoint)
+        tell(Note(text=f"going on from step {checkpoint.state.step:,} of {run.path}"))
+    elif first is not None:
+        chosen = choose(first)
+        load_weights(model, read_weights(chosen), str(chosen))
+        tell(Note(text=f"starting from the weights of {chosen}"))
+    step = 0 if checkpoint is None else checkpoint.state.step
+    if world.is_first:
+        for warning in record_session(run, describe(world.device, world.size), step):
+            text = f"{warning}: the run goes on, but not bit for bit as it would have"
+            tell(Note(text=text, is_warning=True))
+        if checkpoint is None:
+            tell(estimate(loop.plain_step, config, batches, world.size, world.device))
+    return loop
+
+
+def _new_model(config: Config, vocab: Vocab) -> Transformer:
+    """Draw the first weights, by the seed alone."""
+    digest = hashlib.blake2b(f"weights {config.train.seed}".encode(), digest_size=8).digest()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int.from_bytes(digest, "little"))
+        return Transformer(config.model, vocab)
+
+
+def _check_lengths(
+    batches: Batches, shards: TokenShards, model: ModelConfig, tell: Callable[[Event], None]
+) -> None:
+    if not len(batches):
+        raise DataError(
+            f"{shards.directory}: none of {len(shards):,} pairs fits a batch: "
+            "raise train.batch_tokens"
+        )
+    if count := len(batches.too_long):
+        text = f"{count:,} of {len(shards):,} pairs are longer than train.batch_tokens: left out"
+        tell(Note(text=text, is_warning=True))
+    if model.positions == "learned":
+        longest = max(int(shards.lengths(side).max()) + 1 for side in ("source", "target"))
+        if longest > model.max_positions:
+            raise DataError(
+                f"{shards.directory}: the longest sequence has {longest:,} tokens, and "
+                f"model.max_positions is {model.max_positions:,}: raise that, or leave such pairs "
+                f"out with data.max_tokens={model.max_positions - 1}"
+            )
+
+
+def _average(run: RunDirectory, last: int, world: World) -> list[int]:
+    """Average the last checkpoints, unless that has been done."""
+    steps = due_steps(run)[-last:] if last > 1 else []
+    if world.is_first and steps:
+        try:
+            done = read_manifest(run.averaged).notes.get("steps") == steps
+        except CheckpointError:
+            done = False
+        if not done:
+            average(run, last)
+    world.wait()
+    return steps
