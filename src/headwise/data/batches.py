@@ -5,7 +5,6 @@ that there is no state to save and any epoch can be entered anywhere.
 """
 
 import hashlib
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,10 +14,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from headwise.config import Vocab
-from headwise.data.shards import TokenShards
+from headwise.data.shards import Packed, TokenShards
 
 _POOL_PAIRS = 200_000
-"""Pairs sorted by length together: enough to find neighbours, few enough to start at once."""
+"""Pairs ordered by length together: enough to find neighbours, few enough to start at once."""
+
+_SMALLEST_SHARE = (0.1, 0.3)
+"""Bounds of the share of its pairs that a half may have at least when a pool is halved."""
 
 Indices = NDArray[np.int64]
 
@@ -72,18 +74,18 @@ class Batches:
         shuffled = generator.permutation(self._usable)
         for start in range(0, len(shuffled), _POOL_PAIRS):
             pool = shuffled[start : start + _POOL_PAIRS]
-            batches = list(self._cut(self._sorted(pool)))
+            ordered = self._neighbours(pool, generator.uniform(*_SMALLEST_SHARE))
+            batches = list(self._cut(ordered))
             for position in generator.permutation(len(batches)):
                 yield batches[position]
 
     def collate(self, pairs: Indices) -> Batch:
         """Read the pairs of a batch and pad them."""
-        sources = [self._shards.sequence("source", int(pair)) for pair in pairs]
-        targets = [self._shards.sequence("target", int(pair)) for pair in pairs]
+        source, target = (self._shards.sequences(side, pairs) for side in ("source", "target"))
         return Batch(
-            src=_padded(sources, before=None, after=Vocab.eos),
-            tgt_in=_padded(targets, before=Vocab.bos, after=None),
-            tgt_out=_padded(targets, before=None, after=Vocab.eos),
+            src=_padded(source, after=Vocab.eos),
+            tgt_in=_padded(target, before=Vocab.bos),
+            tgt_out=_padded(target, after=Vocab.eos),
         )
 
     def tokens(self, pairs: Indices) -> tuple[int, int]:
@@ -94,27 +96,57 @@ class Batches:
         """Return the number of usable pairs."""
         return len(self._usable)
 
-    def _sorted(self, pool: Indices) -> Indices:
-        """Sort a pool so that neighbours are alike on both sides.
+    def _neighbours(self, pool: Indices, smallest_share: float) -> Indices:
+        """Order a pool so that neighbours are alike on both sides.
 
         Sorted by one side alone, a batch would span all lengths of the other. So the pool is cut
-        by target length into as many groups as there will be batches in each, and each group is
-        sorted by source length, every other one backwards so that no batch joins two extremes.
-        The sorts are stable on a shuffled pool: pairs of equal lengths stay in random order.
+        in two where that saves most padding, by source or by target length, and so are its parts
+        until each fits a batch; of two parts, the one more like what came before comes first.
+        No part may be too small, or the work would grow with the square of the pool. How small
+        is drawn anew each epoch, and with it where all cuts fall, so that other pairs meet.
         """
-        tokens = max(self._source_lengths[pool].sum(), self._target_lengths[pool].sum())
-        num_groups = max(1, round(math.sqrt(tokens / self._budget)))
-        by_target = pool[np.argsort(self._target_lengths[pool], kind="stable")]
-        groups = np.array_split(by_target, num_groups)
-        return np.concatenate(
-            [
-                group[np.argsort(self._source_lengths[group] * (-1) ** number, kind="stable")]
-                for number, group in enumerate(groups)
-            ]
-        )
+        done: list[Indices] = []
+        ahead = [pool]
+        source = target = 0  # the longest of the part that was last done
+        while ahead:
+            part = ahead.pop()
+            longest = self._longest(part)
+            if len(part) * max(longest) <= self._budget:
+                done.append(part)
+                source, target = longest
+                continue
+            halves = self._halves(part, smallest_share)
+            far = [abs(s - source) + abs(t - target) for s, t in map(self._longest, halves)]
+            ahead += halves if far[0] > far[1] else halves[::-1]
+        return np.concatenate(done)
+
+    def _halves(self, part: Indices, smallest_share: float) -> list[Indices]:
+        """Cut pairs by the length of one side so that padding both halves takes least room."""
+        sides = self._source_lengths[part], self._target_lengths[part]
+        fewest = max(1, int(len(part) * smallest_share))
+        rows = np.arange(fewest, len(part) - fewest + 1)
+        best: tuple[int, list[Indices]] | None = None
+        for sorted_side, other_side in (sides, sides[::-1]):
+            # Stable, on a shuffled pool: pairs of equal lengths stay in random order.
+            order = np.argsort(sorted_side, kind="stable")
+            along, across = sorted_side[order], other_side[order]
+            below, above = (
+                np.maximum.accumulate(across)[rows - 1],
+                np.maximum.accumulate(across[::-1])[::-1][rows],
+            )
+            room = rows * (along[rows - 1] + below) + (len(part) - rows) * (along[-1] + above)
+            least = int(np.argmin(room))
+            if best is None or room[least] < best[0]:
+                cut = rows[least]
+                best = int(room[least]), [part[order[:cut]], part[order[cut:]]]
+        assert best is not None
+        return best[1]
+
+    def _longest(self, pairs: Indices) -> tuple[int, int]:
+        return int(self._source_lengths[pairs].max()), int(self._target_lengths[pairs].max())
 
     def _cut(self, pairs: Indices) -> Iterator[Indices]:
-        """Cut pairs, sorted by length, into the longest runs that fit the budget padded."""
+        """Cut pairs, ordered by length, into the longest runs that fit the budget padded."""
         sources, targets = (
             self._source_lengths[pairs].tolist(),
             self._target_lengths[pairs].tolist(),
@@ -132,20 +164,17 @@ class Batches:
             yield pairs[start:]
 
 
-def _padded(
-    sequences: list[NDArray[np.unsignedinteger]], *, before: int | None, after: int | None
-) -> Tensor:
-    extra = (before is not None) + (after is not None)
-    width = max(len(sequence) for sequence in sequences) + extra
-    rows = np.full((len(sequences), width), Vocab.pad, dtype=np.int64)
-    for row, sequence in zip(rows, sequences, strict=True):
-        start = 0 if before is None else 1
-        end = start + len(sequence)
-        row[start:end] = sequence
-        if before is not None:
-            row[0] = before
-        if after is not None:
-            row[end] = after
+def _padded(packed: Packed, *, before: int | None = None, after: int | None = None) -> Tensor:
+    """Lay sequences out in rows, each with one special id before it or after it."""
+    ids, lengths = packed
+    rows = np.full((len(lengths), lengths.max() + 1), Vocab.pad, dtype=np.int64)
+    taken = np.arange(lengths.max()) < lengths[:, None]
+    if before is not None:
+        rows[:, 0] = before
+        rows[:, 1:][taken] = ids
+    if after is not None:
+        rows[:, :-1][taken] = ids
+        rows[np.arange(len(lengths)), lengths] = after
     return torch.from_numpy(rows)
 
 

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -73,9 +75,47 @@ def test_pairs_of_about_the_same_length_meet(shards: TokenShards) -> None:
     assert np.mean(padding) < 0.15
 
 
+@pytest.mark.parametrize(
+    ("budget", "most_padding", "most_again"), [(4096, 0.05, 0.6), (25_000, 0.14, 0.7)]
+)
+def test_full_batches_are_little_padded_on_either_side(
+    tmp_path: Path, budget: int, most_padding: float, most_again: float
+) -> None:
+    generator = np.random.default_rng(0)
+    sources = 3 + generator.gamma(5, 2.5, 20_000).astype(np.int64)
+    targets = 1 + (sources * generator.lognormal(0, 0.15, len(sources))).astype(np.int64)
+    with ShardWriter(tmp_path / "d", {"source": 50, "target": 50}) as writer:
+        writer.add(
+            {
+                "source": (np.full(sources.sum(), 5), sources),
+                "target": (np.full(targets.sum(), 5), targets),
+            }
+        )
+    batches = Batches(TokenShards(tmp_path / "d"), batch_tokens=budget, seed=1)
+    epochs = [list(batches.epoch(number)) for number in range(1, 6)]
+    for epoch in epochs:
+        rows = np.array([len(pairs) for pairs in epoch])
+        widths = np.array([(sources[pairs].max(), targets[pairs].max()) for pairs in epoch]) + 1
+        tokens = sources.sum() + targets.sum() + 2 * len(sources)
+        # A grid of target by source lengths has 7.0 % and 18.7 %.
+        assert 1 - tokens / (rows * widths.sum(axis=1)).sum() < most_padding
+        assert (rows * widths.max(axis=1)).mean() > 0.95 * budget
+    # Of the pairs that meet in a batch, many do not meet again in the next epoch's.
+    places = np.empty((len(epochs), len(sources)), dtype=np.int64)
+    for place, epoch in zip(places, epochs, strict=True):
+        for number, pairs in enumerate(epoch):
+            place[pairs] = number
+    again = [
+        (np.unique(places[n : n + 2], axis=1, return_counts=True)[1] ** 2).sum()
+        / (np.unique(places[n], return_counts=True)[1] ** 2).sum()
+        for n in range(len(epochs) - 1)
+    ]
+    assert np.mean(again) < most_again
+
+
 def test_ids_stand_where_the_model_wants_them(shards: TokenShards) -> None:
     batches = Batches(shards, batch_tokens=1000, seed=1)
-    pairs = np.array([3, 8, 200])
+    pairs = np.array([200, 3, 8, 399, 3])  # of several shards, in no order
     batch = batches.collate(pairs)
     for row, pair in enumerate(pairs.tolist()):
         source = shards.sequence("source", pair).tolist()

@@ -42,6 +42,13 @@ def test_what_is_written_is_read(tmp_path: Path, block: int, per_shard: int) -> 
     assert shards.notes == {"pairs": 23}
     for name, lists in data.items():
         assert [shards.sequence(name, n).tolist() for n in range(23)] == lists
+        several = np.array([22, 3, 0, 3, 11])
+        ids, lengths = shards.sequences(name, several)
+        expected, _ = packed([lists[n] for n in several])
+        assert (ids.tolist(), lengths.tolist()) == (
+            expected.tolist(),
+            [len(lists[n]) for n in several],
+        )
         assert shards.lengths(name).tolist() == [len(one) for one in lists]
     assert [p.name for p in tmp_path.iterdir()] == ["d"]
 
