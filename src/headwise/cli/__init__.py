@@ -3,6 +3,7 @@
 Modules in this folder import nothing heavy at their top, so that `--help` answers at once.
 """
 
+import signal
 import sys
 import traceback
 
@@ -13,6 +14,7 @@ from headwise.cli.config import config
 from headwise.cli.explain import explain
 from headwise.cli.output import error_line
 from headwise.cli.prepare import prepare
+from headwise.cli.train import average, train
 from headwise.errors import HeadwiseError
 
 EPILOG = """\b
@@ -23,6 +25,8 @@ Examples:
                                     what departs from the paper, and where
   headwise prepare --src train.en --tgt train.de --out data/ende
                                     text to subwords and token ids
+  headwise train multi30k-tiny --src train.en --tgt train.de --run runs/ende
+                                    text to a trained model; again, to go on with it
 
 --traceback after any command shows where in the code an error came from.
 """
@@ -44,17 +48,21 @@ def app(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
+app.add_command(average)
 app.add_command(config)
 app.add_command(explain)
 app.add_command(prepare)
+app.add_command(train)
 
 
 def main() -> None:
-    """Run the command line and exit with its code: 0, 2 for wrong input, 130 after Ctrl-C."""
+    """Run the command line and exit: with 0, 2 for wrong input, 130 or 143 after a signal."""
     arguments, show_traceback = sys.argv[1:], False
     if "--traceback" in arguments:
         arguments.remove("--traceback")
         show_traceback = True
+    # As Ctrl-C does: what is half-made is cleared away on the way out.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     try:
         app.main(arguments, prog_name="headwise", standalone_mode=False)
         sys.stdout.flush()  # Here, where a full disk can still be reported.

@@ -17,15 +17,15 @@ def show(text: str) -> None:
         text.encode(encoding)
     except UnicodeEncodeError:
         text = text.translate(_ASCII).encode(encoding, "replace").decode(encoding)
-    click.echo(text, color=_colour())
+    click.echo(text, color=colour())
 
 
 def error_line(message: str) -> None:
     """Print one line to stderr, even where the message quotes something with line breaks."""
     label = click.style("headwise:", fg="red", bold=True)
-    click.echo(f"{label} {' '.join(message.split())}", err=True, color=_colour())
+    click.echo(f"{label} {' '.join(message.split())}", err=True, color=colour())
 
 
-def _colour() -> bool | None:
+def colour() -> bool | None:
     """Return False where colours are unwanted; None lets click look whether it is a terminal."""
     return False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None

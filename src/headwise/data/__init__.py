@@ -1,6 +1,6 @@
 """From text files to batches of token ids: read, cut into subwords, store, batch."""
 
-from headwise.data.prepare import PreparedReport, load_subwords, prepare
+from headwise.data.prepare import PreparedReport, Text, prepare
 from headwise.data.shards import ShardWriter, TokenShards
 from headwise.data.subwords import Subwords, sample_pairs
 from headwise.data.text import (
@@ -11,6 +11,7 @@ from headwise.data.text import (
     decode_block,
     read_blocks,
 )
+from headwise.data.tokenizer import load_subwords, save_subwords
 
 __all__ = [
     "Block",
@@ -19,6 +20,7 @@ __all__ = [
     "PreparedReport",
     "ShardWriter",
     "Subwords",
+    "Text",
     "TokenShards",
     "TsvFile",
     "decode_block",
@@ -26,4 +28,5 @@ __all__ = [
     "prepare",
     "read_blocks",
     "sample_pairs",
+    "save_subwords",
 ]

@@ -2,14 +2,13 @@
 
 A prepared directory is whole or not there at all:
 
-    tokenizer/joint.model                 or source.model and target.model
+    tokenizer/                            the subwords (see tokenizer.py)
     train/, valid/                        shards of token ids (see shards.py)
     report.json                           what was read, mended, left out and why
 """
 
 import json
 import os
-import shutil
 import signal
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -20,12 +19,14 @@ from pathlib import Path
 
 import numpy as np
 
-from headwise.config import Config
+from headwise.config import Config, DataConfig
 from headwise.data.encode import EncodedBlock, Encoder, Packed
-from headwise.data.shards import ShardWriter, sync_directory, write_file
+from headwise.data.shards import ShardWriter
 from headwise.data.subwords import Subwords, sample_pairs
 from headwise.data.text import Block, LineReport, ParallelFiles, TsvFile, decode_block, read_blocks
+from headwise.data.tokenizer import save_subwords
 from headwise.errors import DataError
+from headwise.files import new_directory, write_file
 
 Text = ParallelFiles | TsvFile
 Progress = Callable[[str, int, int | None], None]
@@ -59,43 +60,29 @@ def prepare(
     valid: Text | None = None,
     lenient: bool = False,
     processes: int | None = None,
+    subwords: tuple[Subwords, Subwords] | None = None,
     on_progress: Progress = lambda *_: None,
 ) -> PreparedReport:
     """Learn subwords from a text, encode it and write a prepared directory.
 
-    Without validation text, pairs are held out of the training text by their source sentence.
+    Subwords that are given are used instead of learning any. Without validation text, pairs are
+    held out of the training text by their source sentence.
     Memory does not grow with the text, except with `data.drop_duplicates`, by some 100 bytes a
     pair. The result does not depend on the number of processes.
     """
     if directory.exists():
         raise DataError(f"{directory} exists already: choose another name, or remove it")
-    temporary = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")
-    temporary.mkdir(parents=True)
-    try:
-        report = _prepare_in(
-            temporary, text, valid, config, lenient, processes or _all_cores(), on_progress
+    with new_directory(directory) as temporary:
+        return _prepare_in(
+            temporary,
+            text,
+            valid,
+            config,
+            lenient,
+            processes or _all_cores(),
+            subwords,
+            on_progress,
         )
-        sync_directory(temporary)
-        temporary.rename(directory)
-        sync_directory(directory.parent)
-    finally:
-        if temporary.exists():
-            shutil.rmtree(temporary)
-    return report
-
-
-def load_subwords(directory: Path) -> tuple[Subwords, Subwords]:
-    """Load the source's and the target's subwords of a prepared directory; they may be one."""
-    folder = directory / "tokenizer"
-    names = ["joint"] if (folder / "joint.model").exists() else ["source", "target"]
-    models = []
-    for name in names:
-        path = folder / f"{name}.model"
-        try:
-            models.append(Subwords(path.read_bytes()))
-        except OSError as error:
-            raise DataError(f"{path}: cannot be read: {error.strerror}") from error
-    return models[0], models[-1]
 
 
 def _prepare_in(
@@ -105,17 +92,22 @@ def _prepare_in(
     config: Config,
     lenient: bool,
     processes: int,
+    subwords: tuple[Subwords, Subwords] | None,
     on_progress: Progress,
 ) -> PreparedReport:
     data, seed = config.data, config.train.seed
     counts = LineReport()
     pairs = _decoded(text, lenient, counts, on_progress)
-    sample = sample_pairs(pairs, data.sample_pairs, seed)
+    # Where subwords are given, the text is still read once: to count it, and to find its faults.
+    sample = sample_pairs(pairs, data.sample_pairs if subwords is None else 1, seed)
     if not sample:
         raise DataError(f"nothing to train on: of {counts.pairs:,} pairs none can be used")
-    on_progress("learning subwords", 0, None)
-    source, target = _learn(sample, config, directory / "tokenizer")
+    if subwords is None:
+        on_progress("learning subwords", 0, None)
+        subwords = _learn(sample, data)
     del sample
+    source, target = subwords
+    save_subwords(directory, source, target)
     encoder = Encoder(
         source=source,
         target=target,
@@ -165,18 +157,11 @@ def _decoded(
         yield from pairs
 
 
-def _learn(
-    sample: list[tuple[str, str]], config: Config, folder: Path
-) -> tuple[Subwords, Subwords]:
-    folder.mkdir()
-    if config.data.joint:
-        joint = Subwords.learn((side for pair in sample for side in pair), config.data)
-        write_file(folder / "joint.model", joint.model)
+def _learn(sample: list[tuple[str, str]], data: DataConfig) -> tuple[Subwords, Subwords]:
+    if data.joint:
+        joint = Subwords.learn((side for pair in sample for side in pair), data)
         return joint, joint
-    source = Subwords.learn((pair[0] for pair in sample), config.data)
-    target = Subwords.learn((pair[1] for pair in sample), config.data)
-    write_file(folder / "source.model", source.model)
-    write_file(folder / "target.model", target.model)
+    source, target = (Subwords.learn((pair[side] for pair in sample), data) for side in range(2))
     return source, target
 
 

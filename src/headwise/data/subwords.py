@@ -72,6 +72,12 @@ class Subwords:
         """Travel to another process as the serialised model."""
         return Subwords, (self.model,)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Subwords) and self.model == other.model
+
+    def __hash__(self) -> int:
+        return hash(self.model)
+
     def __len__(self) -> int:
         """Return the number of entries, special ids included."""
         return int(self._processor.vocab_size())

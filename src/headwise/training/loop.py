@@ -178,7 +178,7 @@ class TrainingLoop:
         with exchange:
             with keyed_dropout(*key), self._autocast():
                 sums, _ = self._step(batch.src, batch.tgt_in, batch.tgt_out)
-            smoothed, nll = float(sums.smoothed), float(sums.nll)
+            smoothed, nll = float(sums.smoothed.detach()), float(sums.nll)
             if not math.isfinite(smoothed):
                 raise DivergenceError(self._divergence(f"the loss is {smoothed}", place))
             (sums.smoothed * scale).backward()

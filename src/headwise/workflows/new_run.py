@@ -2,12 +2,19 @@
 
 import hashlib
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 from headwise.config import Config
-from headwise.data import ParallelFiles, PreparedReport, Subwords, Text, TsvFile, prepare
+from headwise.data import (
+    ParallelFiles,
+    PreparedReport,
+    Text,
+    TsvFile,
+    load_subwords,
+    prepare,
+    save_subwords,
+)
 from headwise.data.prepare import Progress
 from headwise.errors import ConfigError, DataError
 from headwise.files import new_directory, write_file
@@ -35,7 +42,6 @@ def make_run(
         raise ConfigError(
             f"{path} is a new run: give its text (--src and --tgt, or --tsv), or prepared --data"
         )
-    subwords = None if init_from is None else init_from.subwords()
     report = None
     with new_directory(path) as temporary:
         if text is not None:
@@ -46,13 +52,17 @@ def make_run(
                 valid=valid,
                 lenient=lenient,
                 processes=processes,
-                subwords=subwords,
+                subwords=None if init_from is None else init_from.subwords(),
                 on_progress=on_progress,
             )
         prepared = temporary / "data" if data is None else data
-        if subwords is not None:
-            _check_same_subwords(prepared, subwords, init_from)
-        shutil.copytree(prepared / "tokenizer", temporary / "tokenizer")
+        cut_by = load_subwords(prepared)
+        if init_from is not None and cut_by != init_from.subwords():
+            raise ConfigError(
+                f"{prepared} was cut into other subwords than {init_from.path}: "
+                "give its text instead of --data, and it is cut as that run's was"
+            )
+        save_subwords(temporary, *cut_by)
         origin = {
             "text": describe_text(text),
             "valid": describe_text(valid),
@@ -142,16 +152,3 @@ def _names(files: object) -> str:
     if not isinstance(files, list):
         return "other ones"
     return ", ".join(f"{file[0]} ({file[1]:,} bytes)" for file in files)
-
-
-def _check_same_subwords(
-    prepared: Path, subwords: tuple[Subwords, Subwords], init_from: RunDirectory | None
-) -> None:
-    from headwise.data import load_subwords
-
-    if [s.model for s in load_subwords(prepared)] != [s.model for s in subwords]:
-        assert init_from is not None
-        raise ConfigError(
-            f"{prepared} was cut into other subwords than {init_from.path}: "
-            "give its text instead of --data, and it is cut as that run's was"
-        )

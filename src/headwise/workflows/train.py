@@ -34,6 +34,8 @@ class TrainReport:
     """How a training session ended."""
 
     run: Path
+    is_first: bool
+    """Whether this process is the one to speak, of those that train together."""
     state: TrainingState
     reason: str
     """Which limit was reached, or that training was told to stop."""
@@ -98,11 +100,16 @@ def train(
             ending = loop.run(wish)
         if ending.signal:
             return TrainReport(
-                run=path, state=ending.state, reason=ending.reason, signal=ending.signal
+                run=path,
+                is_first=world.is_first,
+                state=ending.state,
+                reason=ending.reason,
+                signal=ending.signal,
             )
         steps = _average(directory, config.train.average_last, world)
         return TrainReport(
             run=path,
+            is_first=world.is_first,
             state=ending.state,
             reason=ending.reason,
             averaged_steps=tuple(steps),

@@ -84,7 +84,7 @@ def test_the_result_does_not_depend_on_processes_or_blocks(
         for p in (tmp_path / "one").rglob("*")
         if p.is_file()
     }
-    assert len(reference) == 12
+    assert len(reference) == 13
     for other in ("two", "small-blocks"):
         for name, content in reference.items():
             assert (tmp_path / other / name).read_bytes() == content, (other, name)

@@ -1,0 +1,213 @@
+"""Long work as it is seen: a live view on a terminal, plain lines anywhere else; on stderr."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from headwise.cli.output import colour
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+
+    from headwise.training.estimate import Estimate
+    from headwise.training.events import Event, Updated, Validated
+
+
+@contextmanager
+def watch() -> Iterator["PlainWatch | LiveWatch"]:
+    """Yield what to tell of the work: its progress, its events, and what else there is to say."""
+    if not sys.stderr.isatty():
+        yield PlainWatch()
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    console = Console(stderr=True)
+    with Live(console=console, refresh_per_second=4, transient=True) as live:
+        yield LiveWatch(console, live)
+
+
+class PlainWatch:
+    """Print a line for whatever is worth keeping in a log."""
+
+    def __init__(self) -> None:
+        self._left = TimeLeft()
+
+    def progress(self, what: str, done: int, of: int | None) -> None:
+        """Say nothing: a log has no use for a bar."""
+
+    def say(self, line: str, is_warning: bool = False) -> None:
+        """Print a line."""
+        click.echo(f"warning: {line}" if is_warning else line, err=True, color=colour())
+
+    def event(self, event: "Event") -> None:
+        """Print what happened; of updates, the logged ones."""
+        from headwise.training.events import Updated
+
+        if isinstance(event, Updated):
+            left = self._left.after(event)
+            if event.logged:
+                self.say(f"{_figures(event)}  {left}".rstrip())
+            return
+        for line, is_warning in _lines(event):
+            self.say(line, is_warning)
+
+
+class LiveWatch:
+    """Show a bar and the latest figures below the lines that stay."""
+
+    def __init__(self, console: "Console", live: "Live") -> None:
+        from rich.progress import (
+            BarColumn,
+            Progress,
+            TaskProgressColumn,
+            TextColumn,
+            TimeElapsedColumn,
+            TimeRemainingColumn,
+        )
+
+        self._console, self._live = console, live
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        self._task = self._bar.add_task("")
+        self._what = ""
+
+    def progress(self, what: str, done: float, of: float | None, figures: str = "") -> None:
+        """Show how far the work has come."""
+        from rich.console import Group
+        from rich.text import Text
+
+        if what != self._what:
+            self._what = what
+            self._bar.reset(self._task)
+        self._bar.update(self._task, description=what, completed=done, total=of)
+        self._live.update(Group(self._bar, Text(figures or f"{done:,} pairs", style="dim")))
+
+    def say(self, line: str, is_warning: bool = False) -> None:
+        """Print a line above the bar."""
+        from rich.text import Text
+
+        style = "yellow" if is_warning else ""
+        self._console.print(Text(line, style=style), soft_wrap=True)
+
+    def event(self, event: "Event") -> None:
+        """Show what happened."""
+        from headwise.training.events import Updated
+
+        if isinstance(event, Updated):
+            self.progress("training", event.share_done, 1.0, _figures(event))
+            return
+        for line, is_warning in _lines(event):
+            self.say(line, is_warning)
+
+
+class TimeLeft:
+    """How long the rest will take if it goes on as it has since we began to watch."""
+
+    def __init__(self) -> None:
+        self._first: tuple[float, float] | None = None
+
+    def after(self, event: "Updated") -> str:
+        """Return the time left after an update."""
+        if self._first is None:
+            self._first = event.minutes, event.share_done
+        minutes, share = event.minutes - self._first[0], event.share_done - self._first[1]
+        if minutes <= 0 or share <= 0:
+            return ""
+        return f"{duration(minutes / share * (1 - event.share_done))} left"
+
+
+def duration(minutes: float) -> str:
+    """Write a time as people say it: 40 s, 12 min, 3.5 h, 20 days, 5 months."""
+    for limit, unit, size in (
+        (1.5, "s", 1 / 60),
+        (90, "min", 1),
+        (48 * 60, "h", 60),
+        (60 * 24 * 60, "days", 24 * 60),
+        (float("inf"), "months", 30 * 24 * 60),
+    ):
+        if minutes < limit:
+            amount = minutes / size
+            return f"{amount:.1f} {unit}" if unit == "h" and amount < 10 else f"{amount:.0f} {unit}"
+    raise AssertionError("nothing is beyond infinity")
+
+
+def _figures(event: "Updated") -> str:
+    means = event.means
+    return (
+        f"step {event.step:,}  epoch {event.epoch:.2f}  loss {means.loss:.3f}  "
+        f"perplexity {means.perplexity:.2f}  rate {means.rate:.2e}  "
+        f"{means.source_tokens_per_second:,.0f} + {means.target_tokens_per_second:,.0f} tokens/s  "
+        f"{event.memory_mib:,.0f} MiB"
+    )
+
+
+def _lines(event: "Event") -> list[tuple[str, bool]]:
+    """Put any event but an update into words, and say of each line whether it is a warning."""
+    from headwise.training.estimate import Estimate
+    from headwise.training.events import Note, Saved, Validated
+
+    match event:
+        case Estimate():
+            return _estimate(event)
+        case Validated():
+            return [(_validated(event), False)]
+        case Saved(step=step, path=path):
+            return [(f"step {step:,}  saved {path}", False)]
+        case Note(text=text, is_warning=is_warning):
+            return [(text, is_warning)]
+    return []
+
+
+def _validated(event: "Validated") -> str:
+    result = event.result
+    return (
+        f"step {event.step:,}  validation loss {result.loss:.3f}  NLL {result.nll:.3f}  "
+        f"perplexity {result.perplexity:.2f} a token, {result.word_perplexity:.2f} a word"
+        + ("  (best)" if event.is_best else "")
+    )
+
+
+def _estimate(estimate: "Estimate") -> list[tuple[str, bool]]:
+    available = ""
+    if estimate.available_mib is not None:
+        available = f" of {estimate.available_mib:,.0f} MiB available"
+    lines = [
+        (
+            f"about {duration(estimate.minutes)}, at {estimate.target_tokens_per_second:,.0f} "
+            f"target tokens/s and {_seconds(estimate.update_seconds)} an update, with "
+            f"{estimate.memory_mib:,.0f} MiB{available}",
+            False,
+        )
+    ]
+    if estimate.too_long:
+        lines.append(
+            (
+                f"{duration(estimate.minutes)} is longer than anyone waits: this machine is too "
+                "small for the recipe. `headwise train multi30k-tiny` fits one like it; "
+                "or set a limit, as in --set train.max_minutes=60",
+                True,
+            )
+        )
+    if estimate.too_large:
+        lines.append(
+            (
+                "that is more memory than there is: lower train.batch_tokens, and raise "
+                "train.accumulate by as much for the same updates",
+                True,
+            )
+        )
+    return lines
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
