@@ -14,11 +14,10 @@ from headwise.files import write_file
 
 
 def save_subwords(directory: Path, source: Subwords, target: Subwords) -> None:
-    """Write the folder `tokenizer` into a directory that is being made."""
+    """Write the folder `tokenizer` into a directory that is being made; one model may be both."""
     folder = directory / "tokenizer"
     folder.mkdir()
-    joint = source.model == target.model
-    models = {"joint": source} if joint else {"source": source, "target": target}
+    models = {"joint": source} if source is target else {"source": source, "target": target}
     digests = {}
     for name, subwords in models.items():
         write_file(folder / f"{name}.model", subwords.model)

@@ -1,0 +1,85 @@
+"""Small runs for tests: a text that can be learned, a config that trains in a second."""
+
+import hashlib
+import os
+import random
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from headwise.config import Config
+from headwise.data import ParallelFiles
+from headwise.recipes import load_recipe
+from headwise.runs.checkpoint import read_weights
+from headwise.runs.directory import RunDirectory
+
+WORDS = [a + b + c for a in "bdk" for b in "aou" for c in ("n", "ra", "ti")]
+"""Twenty-seven words of parts in common, so that there is something to learn for the subwords."""
+
+SETTINGS = (
+    "data.vocab_size=350",
+    "data.holdout_pairs=20",
+    "model.d_model=16",
+    "model.d_ff=24",
+    "model.num_layers=1",
+    "model.num_heads=2",
+    "train.batch_tokens=150",
+    "train.warmup_steps=10",
+    "train.max_steps=12",
+    "train.save_every_steps=4",
+    "train.log_every_steps=3",
+    "train.average_last=3",
+)
+
+
+def small_config(*changes: str) -> Config:
+    return load_recipe("base", [*SETTINGS, *changes])
+
+
+def write_text(directory: Path, pairs: int = 200, seed: int = 1) -> ParallelFiles:
+    """Write sentences of random words and the same words backwards."""
+    generator = random.Random(seed)
+    sentences = [generator.choices(WORDS, k=generator.randint(2, 9)) for _ in range(pairs)]
+    source, target = directory / "text.src", directory / "text.tgt"
+    source.write_text("".join(" ".join(words) + "\n" for words in sentences))
+    target.write_text("".join(" ".join(words[::-1]) + "\n" for words in sentences))
+    return ParallelFiles(sources=(source,), targets=(target,))
+
+
+def command(run: Path, text: ParallelFiles, *changes: str) -> list[str]:
+    """The `headwise train` that trains a small run, without the interpreter in front."""
+    settings = [part for change in (*SETTINGS, *changes) for part in ("--set", change)]
+    files = ["--src", str(text.sources[0]), "--tgt", str(text.targets[0])]
+    return ["-m", "headwise", "train", "base", *files, "--run", str(run), *settings]
+
+
+def start(arguments: Sequence[str], **options: Any) -> subprocess.Popen[str]:
+    """Start Python with its arguments, on one thread."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    return subprocess.Popen(
+        [sys.executable, *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        **options,
+    )
+
+
+def digest(directory: Path) -> str:
+    """The SHA-256 of a checkpoint's weights, by name."""
+    weights = read_weights(directory)
+    sha = hashlib.sha256()
+    for name in sorted(weights):
+        sha.update(name.encode())
+        sha.update(weights[name].numpy().tobytes())
+    return sha.hexdigest()
+
+
+def digests(run: Path) -> dict[str, str]:
+    """The digests of everything that a finished run ends with: last checkpoint and average."""
+    directory = RunDirectory(run)
+    last = directory.step_directory(directory.steps()[-1])
+    return {"last": digest(last), "averaged": digest(directory.averaged)}
