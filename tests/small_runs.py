@@ -19,7 +19,7 @@ WORDS = [a + b + c for a in "bdk" for b in "aou" for c in ("n", "ra", "ti")]
 """Twenty-seven words of parts in common, so that there is something to learn for the subwords."""
 
 SETTINGS = (
-    "data.vocab_size=350",
+    "data.vocab_size=320",
     "data.holdout_pairs=20",
     "model.d_model=16",
     "model.d_ff=24",
