@@ -431,7 +431,7 @@ def test_tsv_and_separate_vocabularies_train_too(tmp_path: Path) -> None:
 
 def test_pairs_that_fit_no_batch_are_told_of(text: ParallelFiles, tmp_path: Path) -> None:
     notes: list[Event] = []
-    config = small_config("train.batch_tokens=12", "train.max_steps=1")
+    config = small_config("train.batch_tokens=9", "train.max_steps=1")
     train(config, tmp_path / "run", text=text, on_event=notes.append)
     texts = [note.text for note in notes if isinstance(note, Note) and note.is_warning]
     assert any("pairs are longer than train.batch_tokens: left out" in text for text in texts)

@@ -33,7 +33,7 @@ def test_help_shows_the_verbs_and_examples() -> None:
         assert "Examples:" in result.stdout
 
 
-@pytest.mark.parametrize("verb", ["config", "explain", "prepare"])
+@pytest.mark.parametrize("verb", ["config", "explain", "plot", "prepare"])
 def test_each_verb_has_help_with_examples(verb: str) -> None:
     result = headwise(verb, "--help")
     assert result.returncode == 0
@@ -211,6 +211,31 @@ def test_prepare_says_what_it_made_and_what_it_left_out(tmp_path: Path) -> None:
     again = headwise("prepare", *arguments, *sizes)
     assert again.returncode == 2
     assert "exists already: choose another name, or remove it" in again.stderr
+
+
+def test_plot_draws_runs_and_names_what_is_wrong(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        line = {"kind": "train", "step": 50, "minutes": 0.5, "loss": 7.5, "rate": 1e-4}
+        (tmp_path / name / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+    runs, page = [str(tmp_path / "one"), str(tmp_path / "two")], tmp_path / "curves.html"
+    result = headwise("plot", *runs, "--x", "minutes", "--out", str(page))
+    assert (result.returncode, result.stdout) == (0, "")
+    assert result.stderr == f"wrote {page}\n"
+    text = page.read_text("utf-8")
+    assert "<span>one</span>" in text
+    assert "2 runs, by minutes of training" in text
+    for arguments, complaint in (
+        ([*runs, "--out", "x.gif"], "x.gif: no known kind of file: let the name end in one of"),
+        ([str(tmp_path), "--out", "x.html"], "has no metrics.jsonl"),
+        ([*runs], "Missing option '--out'. See 'headwise plot --help'."),
+        (["--out", "x.html"], "Missing argument 'RUN...'"),
+        ([*runs, "--x", "epochs", "--out", "x.html"], "'epochs' is not one of 'steps', 'minutes'"),
+    ):
+        refused = headwise("plot", *arguments)
+        assert (refused.returncode, refused.stdout) == (2, "")
+        assert complaint in refused.stderr
+        assert refused.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("verb", ["", "explain", "config"])

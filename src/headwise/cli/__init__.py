@@ -13,6 +13,7 @@ from headwise import __version__
 from headwise.cli.config import config
 from headwise.cli.explain import explain
 from headwise.cli.output import error_line
+from headwise.cli.plot import plot
 from headwise.cli.prepare import prepare
 from headwise.cli.train import average, train
 from headwise.errors import HeadwiseError
@@ -27,6 +28,8 @@ Examples:
                                     text to subwords and token ids
   headwise train multi30k-tiny --src train.en --tgt train.de --run runs/ende
                                     text to a trained model; again, to go on with it
+  headwise plot runs/base --out curves.html
+                                    a run's loss, perplexity, rate and speed
 
 --traceback after any command shows where in the code an error came from.
 """
@@ -51,6 +54,7 @@ def app(context: click.Context) -> None:
 app.add_command(average)
 app.add_command(config)
 app.add_command(explain)
+app.add_command(plot)
 app.add_command(prepare)
 app.add_command(train)
 

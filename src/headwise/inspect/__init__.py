@@ -1,1 +1,1 @@
-"""Looking inside: attention explained step by step."""
+"""Looking inside: attention explained step by step, and the curves of runs."""

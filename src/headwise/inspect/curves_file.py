@@ -1,0 +1,26 @@
+"""Curves of runs to a file, whose name says what kind it is to be."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from headwise.errors import RequestError
+from headwise.files import replace_file
+from headwise.inspect.curves import Horizontal, load_curves
+from headwise.inspect.curves_figure import FIGURE_KINDS, render_figure
+from headwise.inspect.curves_page import render_curves
+
+_KINDS = ("html", *FIGURE_KINDS)
+
+
+def write_curves(runs: Sequence[Path], out: Path, *, by: Horizontal = "steps") -> None:
+    """Draw the curves of runs over each other into a file: whole, or not at all."""
+    kind = out.suffix.lower().removeprefix(".")
+    if kind not in _KINDS:  # Before anything is read, which may take a while.
+        known = ", ".join(f".{known}" for known in _KINDS)
+        raise RequestError(f"{out}: no known kind of file: let the name end in one of {known}")
+    curves = load_curves(runs, by=by)
+    content = render_curves(curves).encode() if kind == "html" else render_figure(curves, kind)
+    try:
+        replace_file(out, content)
+    except OSError as error:
+        raise RequestError(f"{out}: cannot write the curves: {error.strerror}") from error
