@@ -12,7 +12,8 @@ Examples:
   headwise config mine.toml --paper    what departs from the paper, and where
 
 \b
-Shipped recipes: base, big, and the rows of Table 3 at its vocabulary of 40,960:
+Shipped recipes: base and big, the paper's; multi30k-tiny, for tens of thousands of
+short sentences on a CPU; and the rows of Table 3 at its vocabulary of 40,960:
   table3-base, table3-big, table3-a-h1 -h4 -h16 -h32, table3-b-dk16 -dk32,
   table3-c-n2 -n4 -n8 -d256 -d1024 -ff1024 -ff4096,
   table3-d-drop0 -drop2 -ls0 -ls2, table3-e-learned

@@ -13,6 +13,7 @@ import signal
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -177,11 +178,26 @@ def _encoded(encoder: Encoder, text: Text, processes: int) -> Iterator[EncodedBl
     ) as pool:
         under_way: deque[Future[EncodedBlock]] = deque()
         for block in blocks:
-            under_way.append(pool.submit(_encode, block))
+            with _without_interrupts():
+                under_way.append(pool.submit(_encode, block))
             if len(under_way) >= processes * _BLOCKS_AHEAD:
                 yield under_way.popleft().result()
         while under_way:
             yield under_way.popleft().result()
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Start processes that never hear of Ctrl-C, from their first moment on.
+
+    It reaches every process of the terminal; the one that started the others answers it. What is
+    held back here comes at the end of the block; a process started in it holds it back for good.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _encoder: Encoder | None = None
@@ -190,8 +206,6 @@ _encoder: Encoder | None = None
 def _set_encoder(encoder: Encoder) -> None:
     global _encoder
     _encoder = encoder
-    # Ctrl-C reaches every process of the terminal; the one that started the others answers it.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _encode(block: Block) -> EncodedBlock:

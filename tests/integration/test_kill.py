@@ -1,0 +1,168 @@
+"""Processes that are killed, told to stop, or run out of disk, at any moment."""
+
+import random
+import resource
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from headwise.data import ParallelFiles
+from headwise.runs.checkpoint import read_checkpoint
+from headwise.runs.directory import RunDirectory
+from tests.small_runs import command, digests, start, write_text
+
+# Large enough that much of the time goes into saving, where a kill would do harm.
+SETTINGS = ("train.max_steps=24", "train.save_every_steps=1", "model.d_model=64", "model.d_ff=512")
+
+
+def finish(process: "subprocess.Popen[str]", timeout: float = 60) -> tuple[int, str, str]:
+    output, errors = process.communicate(timeout=timeout)
+    return process.returncode, output, errors
+
+
+def wait_for(path: Path, process: "subprocess.Popen[str]") -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists() and process.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.005)
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> ParallelFiles:
+    return write_text(tmp_path_factory.mktemp("text"))
+
+
+@pytest.fixture(scope="module")
+def undisturbed(text: ParallelFiles, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    run = tmp_path_factory.mktemp("runs") / "undisturbed"
+    code, output, errors = finish(start(command(run, text, *SETTINGS)))
+    assert code == 0, errors
+    assert "finished at step 24" in output
+    return digests(run)
+
+
+def kill_until_finished(run: Path, text: ParallelFiles, kills: int, seed: int) -> int:
+    """Kill at random moments, checking each time that what is there can be used."""
+    generator = random.Random(seed)
+    seen = 0
+    for _ in range(kills):
+        process = start(command(run, text, *SETTINGS))
+        wait_for(run / ".lock", process)
+        steps = RunDirectory(run).steps() if run.exists() else []
+        before = steps[-1] if steps else 0
+        # From when it has begun to train: importing torch takes longer than all of that.
+        next_step = run / "checkpoints" / f"step-{before + 1:08}"
+        wait_for(next_step, process)
+        time.sleep(generator.random() * 0.3)
+        process.kill()
+        process.communicate()
+        seen += process.returncode == -signal.SIGKILL
+        steps = RunDirectory(run).steps()
+        assert steps, "a save was seen, so there is something to go on from"
+        assert steps[-1] >= before
+        for step in steps:
+            read_checkpoint(RunDirectory(run).step_directory(step))
+    return seen
+
+
+def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
+    undisturbed: dict[str, str], text: ParallelFiles, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    assert kill_until_finished(run, text, kills=3, seed=1) >= 2
+    code, output, errors = finish(start(command(run, text, *SETTINGS)))
+    assert code == 0, errors
+    assert "finished at step 24" in output
+    assert digests(run) == undisturbed
+    assert [p.name for p in run.iterdir() if p.name.startswith(".")] == [".lock"]
+    assert not [p for p in (run / "checkpoints").iterdir() if p.name.startswith(".")]
+
+
+@pytest.mark.slow
+def test_two_hundred_kills_leave_nothing_unusable(
+    undisturbed: dict[str, str], text: ParallelFiles, tmp_path: Path
+) -> None:
+    kills = 0
+    for number in range(40):
+        run = tmp_path / f"run-{number}"
+        kills += kill_until_finished(run, text, kills=5, seed=number)
+        code, _, errors = finish(start(command(run, text, *SETTINGS)))
+        assert code == 0, errors
+        assert digests(run) == undisturbed
+    assert kills > 150, "a run may end before its kill comes, but not often"
+
+
+def test_a_kill_while_the_text_is_prepared_leaves_no_run_behind(
+    text: ParallelFiles, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    process = start(command(run, text, *SETTINGS))
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob(".run.*.tmp")) and time.monotonic() < deadline:
+        time.sleep(0.002)
+    process.kill()
+    process.communicate()
+    assert not run.exists()
+    code, _, errors = finish(start(command(run, text, *SETTINGS, "train.max_steps=1")))
+    assert code == 0, errors
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_saves_and_exits_with_its_code(
+    text: ParallelFiles, tmp_path: Path, number: signal.Signals, code: int
+) -> None:
+    run = tmp_path / "run"
+    changes = ("train.max_steps=100000", "train.save_every_steps=0")
+    process = start(command(run, text, *changes))
+    wait_for(run / "metrics.jsonl", process)
+    time.sleep(0.3)
+    process.send_signal(number)
+    found, output, errors = finish(process)
+    assert found == code, errors
+    (step,) = RunDirectory(run).steps()
+    assert output == f"stopped: saved step {step:,}; the same command goes on from there\n"
+    assert "Traceback" not in errors
+
+
+def test_a_second_signal_exits_at_once(text: ParallelFiles, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    # A batch of many seconds, so that the first signal could not be followed yet.
+    changes = (
+        "model.d_model=256",
+        "model.d_ff=2048",
+        "model.num_layers=8",
+        "train.batch_tokens=9000",
+    )
+    process = start(command(run, text, *changes))
+    wait_for(run / "metrics.jsonl", process)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    time.sleep(0.2)
+    process.send_signal(signal.SIGTERM)
+    code, _, _ = finish(process, timeout=20)
+    assert code == 143
+
+
+def test_a_full_disk_is_said_and_the_last_checkpoint_is_intact(
+    text: ParallelFiles, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    changes = ("train.max_steps=8", "train.save_every_steps=4")
+    small = start(
+        command(run, text, *changes),
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)),
+    )
+    code, output, errors = finish(small)
+    assert (code, output) == (2, "")
+    last = errors.strip().splitlines()[-1]
+    assert "step-00000004: cannot be saved: File too large: there is no checkpoint yet" in last
+    leftovers = [p.name for p in (run / "checkpoints").iterdir()]
+    assert leftovers == []
+    code, output, errors = finish(start(command(run, text, *changes)))
+    assert code == 0, errors
+    assert "finished at step 8" in output
+    for step in RunDirectory(run).steps():
+        read_checkpoint(RunDirectory(run).step_directory(step))
