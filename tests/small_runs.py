@@ -52,7 +52,7 @@ def command(run: Path, text: ParallelFiles, *changes: str) -> list[str]:
     """The `headwise train` that trains a small run, without the interpreter in front."""
     settings = [part for change in (*SETTINGS, *changes) for part in ("--set", change)]
     files = ["--src", str(text.sources[0]), "--tgt", str(text.targets[0])]
-    return ["-m", "headwise", "train", "base", *files, "--run", str(run), *settings]
+    return ["-m", "headwise", "train", "base", *files, "--run-directory", str(run), *settings]
 
 
 def start(arguments: Sequence[str], **options: Any) -> subprocess.Popen[str]:

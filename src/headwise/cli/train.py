@@ -24,7 +24,8 @@ Examples:
   headwise train --data data/ende --run runs/base --set train.max_minutes=60
   headwise train --run runs/ende                 go on with a run
   headwise train multi30k-tiny --tsv pairs.tsv --run runs/tuned --init-from runs/ende
-  torchrun --nproc-per-node 8 -m headwise train base --data data/ende --run runs/base
+  torchrun --nproc-per-node 8 -m headwise train base --data data/ende \\
+      --run-directory runs/base                  torchrun takes --run for an option of its own
 
 The same command again goes on where the run was stopped. Ctrl-C and SIGTERM save
 the last whole update; a second one stops at once. `headwise config` lists every
@@ -36,7 +37,14 @@ setting; `headwise doctor` says beforehand what a run would take.
 @click.argument("recipe", required=False)
 @text_options
 @click.option("--data", type=FILE, help="What `headwise prepare` made, instead of text.")
-@click.option("--run", type=FILE, required=True, help="The run directory, to make or to go on in.")
+@click.option(
+    "--run",
+    "--run-directory",
+    "run",
+    type=FILE,
+    required=True,
+    help="The run directory, to make or to go on in.",
+)
 @click.option("--init-from", type=FILE, help="A run whose weights and subwords to start from.")
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change one value.")
 @click.option("--device", help="cpu, cuda, ...; an accelerator if there is one.")

@@ -11,9 +11,10 @@ from typing import Self
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
-from headwise.errors import ConfigError
+from headwise.errors import ConfigError, HeadwiseError
 
 _PATIENCE = timedelta(days=1)
 """How long processes wait for the first one to prepare the data; torchrun ends those whose
@@ -36,8 +37,16 @@ class World:
         rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
         chosen = _device(device, int(os.environ.get("LOCAL_RANK", 0)))
         if size > 1 and not dist.is_initialized():
+            # torchrun keeps its store when it starts workers again, and with it the addresses of
+            # those that are gone: each attempt needs names of its own.
+            attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+            store, rank, size = next(rendezvous("env://", timeout=_PATIENCE))
             dist.init_process_group(
-                "cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo", timeout=_PATIENCE
+                "cpu:gloo,cuda:nccl" if chosen.type == "cuda" else "gloo",
+                store=dist.PrefixStore(f"attempt-{attempt}", store),  # type: ignore[attr-defined]
+                rank=rank,
+                world_size=size,
+                timeout=_PATIENCE,
             )
         return cls(rank=rank, size=size, device=chosen)
 
@@ -51,6 +60,9 @@ class World:
         if self.size == 1:
             return step
         devices = [self.device.index] if self.device.type == "cuda" else None
+        # Buffers are left alone: each process's table of positions is as long as it has needed.
+        buffers = [name for name, _ in step.named_buffers()]
+        DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(step, buffers)
         return DistributedDataParallel(step, device_ids=devices, gradient_as_bucket_view=True)
 
     def sum(self, values: list[float]) -> list[float]:
@@ -63,8 +75,7 @@ class World:
 
     def wait(self) -> None:
         """Wait until every process has come this far."""
-        if self.size > 1:
-            dist.barrier()
+        self._reduce([0.0], dist.ReduceOp.SUM)
 
     def leave(self) -> None:
         """Take leave of the other processes."""
@@ -75,7 +86,10 @@ class World:
         if self.size == 1:
             return values
         tensor: Tensor = torch.tensor(values, dtype=torch.float64)
-        dist.all_reduce(tensor, operation)
+        try:
+            dist.all_reduce(tensor, operation)
+        except RuntimeError as error:
+            raise HeadwiseError("another process of this training has ended: see there") from error
         return [float(value) for value in tensor]
 
 

@@ -67,9 +67,7 @@ class TrainingLoop:
         self._run, self._world, self._on_event = run, world, on_event
         self._optimizer = adam(self.model.parameters(), config.train)
         self.plain_step = TrainingStep(self.model, label_smoothing=config.train.label_smoothing)
-        self._step: nn.Module = world.share(self.plain_step)
-        if config.train.compile:
-            self._step.compile(dynamic=True)
+        self._step: nn.Module = self.plain_step
         self._saved_step = 0
 
     def resume(self, checkpoint: Checkpoint) -> None:
@@ -95,6 +93,10 @@ class TrainingLoop:
 
     def run(self, wish: StopSignal) -> Ending:
         """Make updates until there is a reason not to; save; say why."""
+        # Not before: from here on every backward pass is one of all processes together.
+        self._step = self._world.share(self.plain_step)
+        if self._config.train.compile:
+            self._step.compile(dynamic=True)
         metrics = None
         if self._world.is_first:
             metrics = MetricsFile(self._run.metrics_file, step=self.state.step)

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,10 +70,8 @@ def train(
     config is the same, and is a ConfigError listing the differences if not. SIGTERM and SIGINT
     save the last whole update and return.
     """
-    with ExitStack() as stack:
-        world = World.join(device)
-        stack.callback(world.leave)
-        tell = on_event if world.is_first else (lambda _: None)
+    world = World.join(device)
+    try:
         path, prepared = Path(run), None if data is None else Path(data)
         first = None if init_from is None else RunDirectory(Path(init_from))
         if world.is_first and not (path / "config.toml").exists():
@@ -92,29 +90,37 @@ def train(
                 on_prepared(report)
         world.wait()
         directory = RunDirectory(path)
-        if world.is_first:
-            stack.enter_context(directory.locked())
         check_run(directory, config, text=text, valid=valid, data=prepared, init_from=first)
-        loop = _loop(directory, config, prepared, first, world, tell)
-        with stop_signals() as wish:
-            ending = loop.run(wish)
-        if ending.signal:
-            return TrainReport(
-                run=path,
-                is_first=world.is_first,
-                state=ending.state,
-                reason=ending.reason,
-                signal=ending.signal,
-            )
-        steps = _average(directory, config.train.average_last, world)
-        return TrainReport(
-            run=path,
-            is_first=world.is_first,
-            state=ending.state,
-            reason=ending.reason,
-            averaged_steps=tuple(steps),
-            averaged=loop.measure(read_weights(directory.averaged)) if steps else None,
-        )
+        with directory.locked() if world.is_first else nullcontext():
+            tell = on_event if world.is_first else (lambda _: None)
+            return _train(directory, config, prepared, first, world, tell)
+    finally:
+        world.leave()
+
+
+def _train(
+    run: RunDirectory,
+    config: Config,
+    data: Path | None,
+    first: RunDirectory | None,
+    world: World,
+    tell: Callable[[Event], None],
+) -> TrainReport:
+    # A function of its own, so that nothing of the loop is left when the processes part: taking
+    # leave while DistributedDataParallel is still held would hang now and then.
+    loop = _loop(run, config, data, first, world, tell)
+    with stop_signals() as wish:
+        ending = loop.run(wish)
+    steps = [] if ending.signal else _average(run, config.train.average_last, world)
+    return TrainReport(
+        run=run.path,
+        is_first=world.is_first,
+        state=ending.state,
+        reason=ending.reason,
+        signal=ending.signal,
+        averaged_steps=tuple(steps),
+        averaged=loop.measure(read_weights(run.averaged)) if steps else None,
+    )
 
 
 def _loop(

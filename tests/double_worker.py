@@ -1,0 +1,19 @@
+"""A process of a distributed run in double precision, for tests: torchrun starts it.
+
+python tests/double_worker.py RUN SOURCE TARGET
+"""
+
+import sys
+from pathlib import Path
+
+import torch
+
+from headwise.data import ParallelFiles
+from headwise.workflows.train import train
+from tests.small_runs import small_config
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    torch.set_default_dtype(torch.float64)
+    run, source, target = map(Path, sys.argv[1:])
+    train(small_config(), run, text=ParallelFiles(sources=(source,), targets=(target,)))
