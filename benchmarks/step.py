@@ -9,7 +9,6 @@ each contender. Nothing here is part of the tests.
 
 import argparse
 import json
-import platform
 import resource
 import subprocess
 import sys
@@ -19,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from machine import machine
 from peers import PlainTorchStep, torch_adam
 
 from headwise import TrainingStep, Transformer, Vocab
@@ -177,24 +177,10 @@ def main() -> None:
             memory = in_own_process([*common, "--only-memory", name, contender])
             results[name] |= {f"{contender}_{key}": value for key, value in memory.items()}
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    report = {"machine": machine(options.threads), "cases": results}
+    about = machine(threads=options.threads, torch=torch.__version__)
+    report = {"machine": about, "cases": results}
     options.out.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
     print_table(results)
-
-
-def machine(threads: int) -> dict[str, object]:
-    cpu = platform.processor() or platform.machine()
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        lines = info.read_text("utf-8").splitlines()
-        cpu = next((x.split(":")[1].strip() for x in lines if x.startswith("model name")), cpu)
-    return {
-        "cpu": cpu,
-        "threads": threads,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "date": time.strftime("%Y-%m-%d"),
-    }
 
 
 def print_table(results: dict[str, dict[str, float]]) -> None:

@@ -2,6 +2,7 @@
 
 import hashlib
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +22,7 @@ class EncodedBlock:
     train: dict[str, Packed]
     held_out: dict[str, Packed]
     fingerprints: NDArray[np.uint64]
-    """64 bits of each training pair's text, to know a duplicate by."""
+    """64 bits of each training pair's text, to know a duplicate by; none if none is looked for."""
     report: LineReport
 
 
@@ -39,17 +40,20 @@ class Encoder:
     def encode(self, block: Block) -> EncodedBlock:
         """Decode, clean and encode a block, counting whatever is left out."""
         pairs, report = decode_block(block, lenient=self.lenient)
+        sources, targets = (
+            subwords.encode_all([pair[side] for pair in pairs])
+            for side, subwords in enumerate((self.source, self.target))
+        )
         kept: dict[bool, list[tuple[list[int], list[int]]]] = {True: [], False: []}
         fingerprints: list[int] = []
-        for source, target in pairs:
-            ids = self.source.encode(source), self.target.encode(target)
+        for (source, target), *ids in zip(pairs, sources, targets, strict=True):
             if reason := self._objection(source, target, *map(len, ids)):
                 report.dropped[reason] += 1
                 report.kept -= 1
                 continue
             held_out = self._is_held_out(source)
-            kept[held_out].append(ids)
-            if not held_out:
+            kept[held_out].append((ids[0], ids[1]))
+            if self.data.drop_duplicates and not held_out:
                 fingerprints.append(_hash(f"{source}\0{target}"))
         return EncodedBlock(
             train=_packed(kept[False]),
@@ -72,6 +76,8 @@ class Encoder:
 
     def _is_held_out(self, source: str) -> bool:
         """Decide by the source alone, so that no sentence is in both parts in any translation."""
+        if not self.holdout_share:
+            return False
         return _hash(f"holdout {self.seed} {source}") < self.holdout_share * 2**64
 
 
@@ -82,7 +88,7 @@ def _hash(text: str) -> int:
 def _packed(pairs: list[tuple[list[int], list[int]]]) -> dict[str, Packed]:
     return {
         stream: (
-            np.fromiter((token for pair in pairs for token in pair[side]), dtype=np.int64),
+            np.fromiter(chain.from_iterable(pair[side] for pair in pairs), dtype=np.int64),
             np.fromiter((len(pair[side]) for pair in pairs), dtype=np.int64),
         )
         for side, stream in enumerate(("source", "target"))

@@ -87,6 +87,12 @@ class Subwords:
         ids: list[int] = self._processor.encode(text)
         return ids
 
+    def encode_all(self, texts: list[str]) -> list[list[int]]:
+        """Return the ids of several texts: as `encode`, one after the other, but faster."""
+        # One thread: whoever wants more starts processes, and each would start as many threads.
+        ids: list[list[int]] = self._processor.encode(texts, num_threads=1)
+        return ids
+
     def decode(self, ids: list[int]) -> str:
         """Return the text of ids; special ids leave no trace in it."""
         text: str = self._processor.decode(ids)

@@ -139,3 +139,19 @@ def test_nothing_to_train_on_is_said(tmp_path: Path) -> None:
         prepare(files(tmp_path, ["", "a"], ["b", ""]), config(), tmp_path / "d", processes=1)
     with pytest.raises(DataError, match="exists already"):
         prepare(files(tmp_path, ["a"], ["b"]), config(), tmp_path, processes=1)
+
+
+def test_each_phase_is_told_of_as_it_begins(tmp_path: Path) -> None:
+    told: list[tuple[str, int, int | None]] = []
+    text = files(tmp_path, sentences(1500), sentences(1500, seed=1))
+    prepare(
+        text, config(), tmp_path / "d", processes=1, on_progress=lambda *news: told.append(news)
+    )
+    assert told == [
+        ("reading", 1000, None),
+        ("reading", 1500, None),
+        ("learning subwords", 0, None),
+        ("encoding", 0, 1500),
+        ("encoding", 1000, 1500),
+        ("encoding", 1500, 1500),
+    ]

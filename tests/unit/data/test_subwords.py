@@ -55,6 +55,12 @@ def test_any_text_comes_back_as_it_was(subwords: Subwords, text: str) -> None:
     assert not {Vocab.pad, Vocab.unk, Vocab.bos, Vocab.eos} & set(ids)
 
 
+def test_several_texts_are_encoded_as_each_alone(subwords: Subwords) -> None:
+    texts = ["the cat", "", "  größe ", "x" * 10_000, "the cat"]
+    assert subwords.encode_all(texts) == [subwords.encode(text) for text in texts]
+    assert subwords.encode_all([]) == []
+
+
 def test_a_model_is_its_bytes(subwords: Subwords) -> None:
     again = Subwords(subwords.model)
     assert again.encode("the green dog") == subwords.encode("the green dog")
