@@ -6,14 +6,20 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 
 def write_file(path: Path, content: bytes) -> None:
     """Write a file of a directory that is still being made, and flush it to disk."""
     with path.open("wb") as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+        flush(file)
+
+
+def flush(file: BinaryIO) -> None:
+    """Flush to disk what has been written to a file."""
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def replace_file(path: Path, content: bytes) -> None:

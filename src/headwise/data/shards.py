@@ -14,10 +14,8 @@ flushed to disk, the manifest comes last, and then it is renamed.
 
 import hashlib
 import json
-import os
-import shutil
 from bisect import bisect_right
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -26,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.errors import DataError
+from headwise.files import flush, new_directory, write_file
 
 FORMAT_VERSION = 1
 SEQUENCES_PER_SHARD = 1_000_000
@@ -58,8 +57,8 @@ class ShardWriter:
         """Prepare to write one stream for each vocabulary; the directory must not exist yet."""
         if directory.exists():
             raise DataError(f"{directory} exists already: choose another name, or remove it")
+        self._making = ExitStack()
         self._directory = directory
-        self._temporary = directory.with_name(f".{directory.name}.{os.getpid()}.tmp")
         self._dtypes = {name: id_dtype(size) for name, size in vocab_sizes.items()}
         self._sequences_per_shard = sequences_per_shard
         self._shards: list[int] = []
@@ -70,22 +69,23 @@ class ShardWriter:
         """What else the manifest is to say; the reader hands it back."""
 
     def __enter__(self) -> Self:
-        self._temporary.mkdir(parents=True)
+        self._temporary = self._making.enter_context(new_directory(self._directory))
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
+        self, _: type[BaseException] | None, error: BaseException | None, __: TracebackType | None
     ) -> None:
-        try:
-            if kind is None:
-                self._finish()
-        finally:
-            for stream in self._open.values():
-                # Its bytes are being thrown away, and what went wrong is on its way up already.
-                with suppress(OSError):
-                    stream.ids.close()
-            if self._temporary.exists():
-                shutil.rmtree(self._temporary)
+        with self._making:
+            self._making.callback(self._close)
+            if error is not None:
+                raise error  # In here, so that nothing is left of the directory.
+            self._finish()
+
+    def _close(self) -> None:
+        for stream in self._open.values():
+            # Its bytes are being thrown away, and what went wrong is on its way up already.
+            with suppress(OSError):
+                stream.ids.close()
 
     def __len__(self) -> int:
         """Return how many sequences have been added to each stream."""
@@ -121,7 +121,8 @@ class ShardWriter:
     def _end_shard(self) -> None:
         number = len(self._shards) - 1
         for name, stream in self._open.items():
-            _flush(stream.ids)
+            flush(stream.ids)
+            stream.ids.close()
             self._digests[f"{number:05}.{name}.ids"] = stream.digest.hexdigest()
             offsets = np.concatenate(stream.offsets).astype("<u8").tobytes()
             file_name = f"{number:05}.{name}.offsets"
@@ -143,9 +144,6 @@ class ShardWriter:
         }
         text = json.dumps(manifest, indent=1, ensure_ascii=False)
         write_file(self._temporary / "manifest.json", text.encode())
-        sync_directory(self._temporary)
-        self._temporary.rename(self._directory)
-        sync_directory(self._directory.parent)
 
 
 class _OpenStream:
@@ -297,25 +295,3 @@ def _is_well_formed(manifest: dict[str, Any]) -> bool:
         }
         and isinstance(manifest.get("notes"), dict)
     )
-
-
-def write_file(path: Path, content: bytes) -> None:
-    """Write a file of a directory that is being made, and flush it to disk."""
-    with path.open("wb") as file:
-        file.write(content)
-        _flush(file)
-
-
-def _flush(file: BinaryIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-    file.close()
-
-
-def sync_directory(path: Path) -> None:
-    """Flush to disk which names a directory holds."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

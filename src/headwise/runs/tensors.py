@@ -6,7 +6,6 @@ would need a second copy of the tensors in memory. Read by the library.
 
 import hashlib
 import json
-import os
 import struct
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from headwise.errors import CheckpointError
+from headwise.files import flush
 
 _DTYPES = {torch.float32: "F32", torch.float64: "F64", torch.bfloat16: "BF16"}
 _ALIGNMENT = 64
@@ -46,8 +46,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
             raw = memoryview(flat.view(torch.uint8).numpy())  # type: ignore[arg-type]
             file.write(raw)
             digest.update(raw)
-        file.flush()
-        os.fsync(file.fileno())
+        flush(file)
     return digest.hexdigest()
 
 
