@@ -28,7 +28,6 @@ slow: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/step.py
-	$(BIN)/python benchmarks/prepare.py
 
 # Renew constraints.txt: everything as new as pyproject.toml allows, but torch as pinned now.
 lock:

@@ -1,6 +1,6 @@
 """What a PyTorch user would write: torch.nn.Transformer, the logits of all tokens, F.cross_entropy.
 
-Dropout only where the paper has it, no extra norms and no masks for padding that is not there: the
+Dropout only where the paper has it, no extra norms, and masks only for padding that is there: the
 same function as ours, at its best.
 """
 
@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headwise.config import ModelConfig
+from headwise.config import ModelConfig, Vocab
 from headwise.model.positions import sinusoids
 
 
@@ -42,17 +42,26 @@ class PlainTorchStep(nn.Module):
         self.register_buffer("causal", nn.Transformer.generate_square_subsequent_mask(length))
 
     def embed(self, ids: Tensor) -> Tensor:
-        return self.dropout(self.embedding(ids) * self.scale + self.positions)
+        return self.dropout(self.embedding(ids) * self.scale + self.positions[: ids.shape[1]])
 
     def forward(self, src: Tensor, tgt_in: Tensor, tgt_out: Tensor) -> Tensor:
+        padded = src == Vocab.pad
+        mask = padded if bool(padded.any()) else None
+        length = tgt_in.shape[1]
         hidden = self.transformer(
-            self.embed(src), self.embed(tgt_in), tgt_mask=self.causal, tgt_is_causal=True
+            self.embed(src),
+            self.embed(tgt_in),
+            tgt_mask=self.causal[:length, :length],
+            tgt_is_causal=True,
+            src_key_padding_mask=mask,
+            memory_key_padding_mask=mask,
         )
         logits = F.linear(hidden, self.embedding.weight)
         size = logits.shape[-1]
         return F.cross_entropy(
             logits.flatten(0, 1),
             tgt_out.flatten(),
+            ignore_index=Vocab.pad,
             label_smoothing=self.smoothing * size / (size - 1),
         )
 

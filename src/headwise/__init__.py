@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headwise.model import Transformer, check_batch
     from headwise.recipes import load_recipe
     from headwise.training import TrainingStep
+    from headwise.workflows.train import train
 
 __all__ = [
     "Config",
@@ -23,6 +24,7 @@ __all__ = [
     "Vocab",
     "check_batch",
     "load_recipe",
+    "train",
 ]
 
 _HOMES = {
@@ -33,6 +35,7 @@ _HOMES = {
     "Vocab": "headwise.config",
     "check_batch": "headwise.model",
     "load_recipe": "headwise.recipes",
+    "train": "headwise.workflows.train",
 }
 
 
