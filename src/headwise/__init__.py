@@ -10,6 +10,7 @@ __version__ = "0.1.0.dev0"
 
 if TYPE_CHECKING:
     from headwise.config import Config, Vocab
+    from headwise.data import ParallelFiles, TsvFile, prepare
     from headwise.errors import HeadwiseError
     from headwise.model import Transformer, check_batch
     from headwise.recipes import load_recipe
@@ -19,22 +20,28 @@ if TYPE_CHECKING:
 __all__ = [
     "Config",
     "HeadwiseError",
+    "ParallelFiles",
     "TrainingStep",
     "Transformer",
+    "TsvFile",
     "Vocab",
     "check_batch",
     "load_recipe",
+    "prepare",
     "train",
 ]
 
 _HOMES = {
     "Config": "headwise.config",
     "HeadwiseError": "headwise.errors",
+    "ParallelFiles": "headwise.data",
     "TrainingStep": "headwise.training",
     "Transformer": "headwise.model",
+    "TsvFile": "headwise.data",
     "Vocab": "headwise.config",
     "check_batch": "headwise.model",
     "load_recipe": "headwise.recipes",
+    "prepare": "headwise.data",
     "train": "headwise.workflows.train",
 }
 

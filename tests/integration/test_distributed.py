@@ -81,8 +81,8 @@ def test_a_killed_worker_is_started_again_and_nothing_is_lost(
     assert digests(run) == digests(tmp_path / "undisturbed")
 
     # And the losses are those of one process with twice the accumulation.
-    alone = ("train.max_steps=40", "train.accumulate=4")
-    run_to_the_end(command(tmp_path / "alone", text, *alone))
+    alone = small_config("train.max_steps=40", "train.accumulate=4")
+    train(alone, tmp_path / "alone", text=text)
     pairs = zip(losses(tmp_path / "undisturbed"), losses(tmp_path / "alone"), strict=True)
     for ours, theirs in pairs:
         assert ours[:2] == theirs[:2]

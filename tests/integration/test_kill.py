@@ -131,9 +131,9 @@ def test_a_second_signal_exits_at_once(text: ParallelFiles, tmp_path: Path) -> N
     run = tmp_path / "run"
     # A batch of many seconds, so that the first signal could not be followed yet.
     changes = (
-        "model.d_model=256",
+        "model.d_model=128",
         "model.d_ff=2048",
-        "model.num_layers=8",
+        "model.num_layers=6",
         "train.batch_tokens=9000",
     )
     process = start(command(run, text, *changes))

@@ -19,7 +19,7 @@ from headwise.runs.checkpoints import average
 from headwise.runs.directory import RunDirectory
 from headwise.runs.metrics import read_metrics
 from headwise.runs.weights import load_weights
-from headwise.training.estimate import Estimate
+from headwise.training.estimate import _ROUNDS, Estimate
 from headwise.training.events import Event, Note, Saved, Updated, Validated
 from headwise.training.step import TrainingStep
 from headwise.workflows.train import train
@@ -36,6 +36,10 @@ FILES_OF_A_RUN = {
     "tokenizer",
     ".lock",
 }
+
+
+ESTIMATED = _ROUNDS
+"""Passes through the model before the first update, to see how long it takes."""
 
 
 class KilledError(Exception):
@@ -149,7 +153,7 @@ def test_a_signal_saves_the_last_whole_update(
         nonlocal calls
         if self.training:
             calls += 1
-            if calls == 2 + 2 * 5 + batch + 1:  # Two of them are the estimate's.
+            if calls == ESTIMATED + 2 * 5 + batch + 1:
                 signal.raise_signal(number)
         return forward(self, *ids)
 
@@ -220,7 +224,7 @@ def test_what_is_not_finite_stops_before_the_update(
 
     def broken(self: TrainingStep, *ids: torch.Tensor) -> object:
         sums, count = forward(self, *ids)
-        if self.training and len(models) == 2 + 5:
+        if self.training and len(models) == ESTIMATED + 5:
             bad = sums.smoothed * math.nan
             if where == "gradient":  # A finite loss whose gradient is not.
                 bad = sums.smoothed + (self.model.output.weight * 0).sqrt().sum()

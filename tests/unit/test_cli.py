@@ -33,7 +33,9 @@ def test_help_shows_the_verbs_and_examples() -> None:
         assert "Examples:" in result.stdout
 
 
-@pytest.mark.parametrize("verb", ["config", "explain", "plot", "prepare"])
+@pytest.mark.parametrize(
+    "verb", ["average", "config", "doctor", "explain", "plot", "prepare", "train"]
+)
 def test_each_verb_has_help_with_examples(verb: str) -> None:
     result = headwise(verb, "--help")
     assert result.returncode == 0

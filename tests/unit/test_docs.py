@@ -10,9 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.small_runs import SETTINGS, write_text
+
 ROOT = Path(__file__).parents[2]
 PAPER = (ROOT / "docs" / "paper.md").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
+TRAINING = (ROOT / "docs" / "training.md").read_text("utf-8")
 ROWS = [row for row in PAPER.splitlines() if row.startswith(("| §", "| Table"))]
 
 
@@ -24,8 +27,8 @@ def test_the_map_covers_every_section() -> None:
     sections = {row.split("|")[1].split(",")[0].strip() for row in ROWS}
     assert sections >= {
         *(f"§3.{part}" for part in ("1", "2.1", "2.2", "2.3", "3", "4", "5")),
-        "§5.3",
-        "§5.4",
+        *(f"§5.{part}" for part in ("1", "2", "3", "4")),
+        "§6.1",
     }
 
 
@@ -61,31 +64,59 @@ def test_a_symbol_that_does_not_exist_would_be_found() -> None:
         resolve("headwise.model.Nothing")
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, re.DOTALL)
+def blocks(document: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", document, re.DOTALL)
 
 
-def test_the_commands_of_the_readme_run() -> None:
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    """A folder with the text that the documents speak of."""
+    parallel = write_text(tmp_path)
+    parallel.sources[0].rename(tmp_path / "train.en")
+    parallel.targets[0].rename(tmp_path / "train.de")
+    return tmp_path
+
+
+@pytest.mark.parametrize("document", [README, TRAINING], ids=["README", "training"])
+def test_the_commands_of_a_document_run_in_their_order(document: str, text: Path) -> None:
     commands = [
         shlex.split(line, comments=True)
-        for line in "".join(blocks("sh")).splitlines()
+        for line in "".join(blocks(document, "sh")).splitlines()
         if line.startswith("headwise ")
     ]
     assert len(commands) >= 3
     for command in commands:
+        if command[1] in ("train", "doctor") and "--src" in command:  # As little as can be.
+            command += [part for change in SETTINGS for part in ("--set", change)]
         result = subprocess.run(
             [sys.executable, "-m", *command],
             capture_output=True,
             text=True,
             timeout=60,
             check=False,
+            cwd=text,
         )
         assert result.returncode == 0, (command, result.stderr)
-        assert result.stdout
+        assert result.stdout or result.stderr
+
+
+def test_the_python_of_the_training_guide_runs(text: Path) -> None:
+    (code,) = blocks(TRAINING, "python")
+    code = code.replace('["train.max_minutes=3"]', repr([*SETTINGS, "train.decay_by=steps"]))
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=text,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("12 train.max_steps = 12 ValidationResult(")
 
 
 def test_the_python_of_the_readme_runs() -> None:
-    (code,) = blocks("python")
+    (code,) = blocks(README, "python")
     result = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         capture_output=True,

@@ -11,6 +11,7 @@ import click
 
 from headwise import __version__
 from headwise.cli.config import config
+from headwise.cli.doctor import doctor
 from headwise.cli.explain import explain
 from headwise.cli.output import error_line
 from headwise.cli.plot import plot
@@ -28,6 +29,7 @@ Examples:
                                     text to subwords and token ids
   headwise train multi30k-tiny --src train.en --tgt train.de --run runs/ende
                                     text to a trained model; again, to go on with it
+  headwise doctor multi30k-tiny     what a recipe would take on this machine
   headwise plot runs/base --out curves.html
                                     a run's loss, perplexity, rate and speed
 
@@ -53,6 +55,7 @@ def app(context: click.Context) -> None:
 
 app.add_command(average)
 app.add_command(config)
+app.add_command(doctor)
 app.add_command(explain)
 app.add_command(plot)
 app.add_command(prepare)

@@ -100,7 +100,10 @@ def summary(report: "PreparedReport", out: Path) -> str:
 
 def counts(report: "LineReport") -> list[str]:
     """Say what was left out of a text and what was mended in it."""
-    left_out = [
-        f"left out {n:,} of {report.pairs:,} pairs: {why}" for why, n in report.dropped.items()
-    ]
+    left_out = []
+    for why, count in report.dropped.items():
+        places = report.places.get(why, [])
+        more = ", …" if len(places) < count else ""
+        where = f" ({', '.join(places)}{more})" if places else ""
+        left_out.append(f"left out {count:,} of {report.pairs:,} pairs: {why}{where}")
     return left_out + [f"took off {n:,} times: {what}" for what, n in report.mended.items()]

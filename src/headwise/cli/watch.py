@@ -158,7 +158,7 @@ def _lines(event: "Event") -> list[tuple[str, bool]]:
 
     match event:
         case Estimate():
-            return _estimate(event)
+            return estimate_lines(event)
         case Validated():
             return [(_validated(event), False)]
         case Saved(step=step, path=path):
@@ -177,7 +177,8 @@ def _validated(event: "Validated") -> str:
     )
 
 
-def _estimate(estimate: "Estimate") -> list[tuple[str, bool]]:
+def estimate_lines(estimate: "Estimate") -> list[tuple[str, bool]]:
+    """Say what a run will take, and warn of what is absurd."""
     available = ""
     if estimate.available_mib is not None:
         available = f" of {estimate.available_mib:,.0f} MiB available"

@@ -92,6 +92,14 @@ class Batches:
         """Count the source and target tokens of a batch, ends of sentences included."""
         return int(self._source_lengths[pairs].sum()), int(self._target_lengths[pairs].sum())
 
+    def padding(self) -> float:
+        """Return the share of the first epoch's positions that hold padding."""
+        cells = filled = 0
+        for pairs in self.epoch(0):
+            cells += len(pairs) * sum(self._longest(pairs))
+            filled += sum(self.tokens(pairs))
+        return 1 - filled / cells
+
     def __len__(self) -> int:
         """Return the number of usable pairs."""
         return len(self._usable)

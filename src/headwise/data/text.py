@@ -13,11 +13,11 @@ import lzma
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import BinaryIO, Self, cast
 
 from headwise.errors import DataError
 
@@ -29,8 +29,14 @@ else:
 BLOCK_LINES = 1000
 """Lines handed to a process at a time: enough to make the handing over cheap."""
 
+_PLACES = 3
+"""How many places of each fault are told."""
+
 _BOM = b"\xef\xbb\xbf"
 _BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError)
+
+
+Paths = str | Path | Sequence[str | Path]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +45,11 @@ class ParallelFiles:
 
     sources: tuple[Path, ...]
     targets: tuple[Path, ...]
+
+    @classmethod
+    def of(cls, sources: Paths, targets: Paths) -> Self:
+        """Name the files, one for each side or several, as strings or as paths."""
+        return cls(sources=_paths(sources), targets=_paths(targets))
 
     def __post_init__(self) -> None:
         if not self.sources or len(self.sources) != len(self.targets):
@@ -85,6 +96,13 @@ class LineReport:
     """How many pairs could not be used, by reason."""
     mended: Counter[str] = field(default_factory=Counter)
     """How many lines lost something that was no part of their text, by what it was."""
+    places: dict[str, list[str]] = field(default_factory=dict)
+    """Where the first pairs that could not be used are, by reason."""
+
+    def drop(self, reason: str, place: str) -> None:
+        """Count a pair that cannot be used, and keep where it is if it is among the first."""
+        self.dropped[reason] += 1
+        self._keep_places(reason, [place])
 
     def add(self, other: "LineReport") -> None:
         """Add the counts of another part of the same text."""
@@ -92,6 +110,12 @@ class LineReport:
         self.kept += other.kept
         self.dropped += other.dropped
         self.mended += other.mended
+        for reason, places in other.places.items():
+            self._keep_places(reason, places)
+
+    def _keep_places(self, reason: str, places: list[str]) -> None:
+        kept = self.places.setdefault(reason, [])
+        kept += places[: _PLACES - len(kept)]
 
     def to_dict(self) -> dict[str, object]:
         """Return the counts as JSON can hold them."""
@@ -100,7 +124,12 @@ class LineReport:
             "kept": self.kept,
             "dropped": dict(self.dropped),
             "mended": dict(self.mended),
+            "places": self.places,
         }
+
+
+def _paths(files: Paths) -> tuple[Path, ...]:
+    return (Path(files),) if isinstance(files, str | Path) else tuple(map(Path, files))
 
 
 def read_blocks(text: ParallelFiles | TsvFile, size: int = BLOCK_LINES) -> Iterator[Block]:
@@ -141,17 +170,18 @@ def decode_block(
     report = LineReport(pairs=len(block.sources))
     pairs: list[tuple[str, str]] = []
     for offset in range(len(block.sources)):
+        place = f"{block.source_name}:{block.first_line + offset}"
         try:
             source, target = _decode_pair(block, offset, report)
         except DataError:
             if not lenient:
                 raise
-            report.dropped["not readable"] += 1
+            report.drop("not readable", place)
             continue
         if not source.strip() or not target.strip():
-            report.dropped["an empty side"] += 1
+            report.drop("an empty side", place)
         elif "\0" in source or "\0" in target:
-            report.dropped["a NUL character"] += 1
+            report.drop("a NUL character", place)
         else:
             pairs.append((source, target))
     report.kept = len(pairs)

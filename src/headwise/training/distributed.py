@@ -35,7 +35,7 @@ class World:
         one.
         """
         rank, size = int(os.environ.get("RANK", 0)), int(os.environ.get("WORLD_SIZE", 1))
-        chosen = _device(device, int(os.environ.get("LOCAL_RANK", 0)))
+        chosen = choose_device(device, int(os.environ.get("LOCAL_RANK", 0)))
         if size > 1 and not dist.is_initialized():
             # torchrun keeps its store when it starts workers again, and with it the addresses of
             # those that are gone: each attempt needs names of its own.
@@ -93,7 +93,8 @@ class World:
         return [float(value) for value in tensor]
 
 
-def _device(name: str | None, local_rank: int) -> torch.device:
+def choose_device(name: str | None, local_rank: int = 0) -> torch.device:
+    """Return the device of a name, or an accelerator if there is one; never another instead."""
     if name is None:
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:

@@ -1,18 +1,20 @@
 """What a run will take on this machine, measured on a few real steps before it starts."""
 
+import math
 import time
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from headwise.config import Config
+from headwise.config import Config, Vocab
 from headwise.data.batches import Batch, Batches
 from headwise.training.memory import available_mib
 from headwise.training.step import TrainingStep
 
 _PROBE_TOKENS = 1024
-_ROUNDS = 2
+_USUAL_LENGTH = 25
+_ROUNDS = 3
 _ABSURD_DAYS = 30
 _MIB = 2**20
 _RUNTIME_MIB = 300
@@ -44,14 +46,21 @@ class Estimate:
 
 
 def estimate(
-    step: TrainingStep, config: Config, batches: Batches, processes: int, device: torch.device
+    step: TrainingStep,
+    config: Config,
+    batch: Batch,
+    *,
+    epoch_tokens: int | None,
+    processes: int,
+    device: torch.device,
 ) -> Estimate:
     """Time a small batch forward and backward, and count what it keeps in memory between the two.
 
-    Gradients are thrown away and dropout is keyed, so that the run is the same with or without it.
+    `epoch_tokens` are the target tokens of the whole data, if there is any. Gradients are thrown
+    away, so that the run is the same with or without this.
     """
     train = config.train
-    batch = _small_batch(batches).to(device)
+    batch = batch.to(device)
     saved = _SavedBytes(step)
     best = float("inf")
     for _ in range(_ROUNDS):
@@ -64,12 +73,12 @@ def estimate(
         saved_bytes = saved.reset()
     step.zero_grad()
 
-    batch_tokens = min(train.batch_tokens, batches.target_tokens)
+    batch_tokens = min(train.batch_tokens, epoch_tokens or train.batch_tokens)
     update_tokens = batch_tokens * train.accumulate * processes
     rate = tokens / best * processes
     updates = train.max_steps
-    if train.max_epochs:
-        updates = min(updates, -(-train.max_epochs * batches.target_tokens // update_tokens))
+    if train.max_epochs and epoch_tokens:
+        updates = min(updates, -(-train.max_epochs * epoch_tokens // update_tokens))
     if train.max_tokens:
         updates = min(updates, -(-train.max_tokens // update_tokens))
     minutes = updates * update_tokens / rate / 60
@@ -88,13 +97,22 @@ def estimate(
     )
 
 
-def _small_batch(batches: Batches) -> Batch:
+def small_batch(batches: Batches) -> Batch:
     """Take as much of the first batch as can be timed quickly."""
     pairs = next(batches.epoch(0))
     kept = 1
     while kept < len(pairs) and max(batches.tokens(pairs[: kept + 1])) <= _PROBE_TOKENS:
         kept += 1
     return batches.collate(pairs[:kept])
+
+
+def invented_batch(vocab: Vocab) -> Batch:
+    """Make up a batch of sentences of a usual length, where there is no text yet."""
+    shape = (_PROBE_TOKENS // _USUAL_LENGTH, _USUAL_LENGTH)
+    first = Vocab.eos + 1
+    src = torch.arange(math.prod(shape)).view(shape) % (vocab.source_size - first) + first
+    tgt = torch.arange(math.prod(shape)).view(shape) % (vocab.target_size - first) + first
+    return Batch(src=src, tgt_in=tgt, tgt_out=tgt)
 
 
 class _SavedBytes:

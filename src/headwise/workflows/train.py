@@ -21,7 +21,7 @@ from headwise.runs.environment import describe, record_session
 from headwise.runs.state import TrainingState
 from headwise.runs.weights import load_weights
 from headwise.training.distributed import World
-from headwise.training.estimate import estimate
+from headwise.training.estimate import estimate, small_batch
 from headwise.training.events import Event, Note
 from headwise.training.loop import TrainingLoop
 from headwise.training.stops import stop_signals
@@ -164,7 +164,16 @@ def _loop(
             text = f"{warning}: the run goes on, but not bit for bit as it would have"
             tell(Note(text=text, is_warning=True))
         if checkpoint is None:
-            tell(estimate(loop.plain_step, config, batches, world.size, world.device))
+            tell(
+                estimate(
+                    loop.plain_step,
+                    config,
+                    small_batch(batches),
+                    epoch_tokens=batches.target_tokens,
+                    processes=world.size,
+                    device=world.device,
+                )
+            )
     return loop
 
 

@@ -53,3 +53,22 @@ def test_warm_up_longer_than_the_run_is_only_warm_up() -> None:
 def test_updates_are_counted_from_one() -> None:
     with pytest.raises(AssertionError, match="counted from 1"):
         learning_rate(0, TrainConfig(), 512)
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine"])
+def test_a_decay_can_follow_the_clock(schedule: str) -> None:
+    train = TrainConfig(
+        schedule=schedule,  # type: ignore[arg-type]
+        peak_rate=2e-3,
+        warmup_steps=100,
+        max_steps=1000,
+        max_minutes=8.0,
+        decay_by="clock",
+    )
+    # The steps decide the warm-up alone, and the minutes the decay alone.
+    assert learning_rate(50, train, 512) == pytest.approx(1e-3)
+    assert learning_rate(999, train, 512) == pytest.approx(2e-3)
+    assert learning_rate(999, train, 512, minutes=4.0) == pytest.approx(1e-3)
+    assert learning_rate(50, train, 512, minutes=4.0) == pytest.approx(0.5e-3)
+    assert learning_rate(200, train, 512, minutes=8.0) == pytest.approx(0.0)
+    assert learning_rate(200, train, 512, minutes=9.0) == pytest.approx(0.0)
