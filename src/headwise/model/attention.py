@@ -113,8 +113,13 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """Attend from x to the keys and values that `keys_values` made of the memory.
 
+        Where several rows share one memory, they are so many queries to it.
+
         Paper: §3.2.3, encoder-decoder attention.
         """
+        if x.shape[0] != memory[0].shape[0]:
+            queries_of_each = x.reshape(memory[0].shape[0], -1, x.shape[2])  # [B, W*T, D]
+            return self.cross(queries_of_each, memory, allowed, trace=trace).view_as(x)
         rows = slice(0, self.num_heads * self.d_k)
         (queries,) = split_heads(self._project(x, rows), self.num_heads, (self.d_k,))
         return self._attend(queries, *memory, allowed, trace)

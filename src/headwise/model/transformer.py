@@ -29,17 +29,35 @@ class Trace:
 
 @dataclass
 class State:
-    """Where decoding stands: what each layer remembers of the source and of its own output."""
+    """Where decoding stands: what each layer remembers of the source and of its own output.
+
+    Rows that decode the same source, as the hypotheses of a beam do, may stand next to each other
+    and share one memory.
+    """
 
     memories: list[Memory]
     caches: list[KeyValueCache]
     length: int = 0
     """How many target positions have been decoded."""
+    group: int = 1
+    """How many rows share each memory."""
 
-    def select(self, rows: Tensor) -> "State":
-        """Return the state of the given rows [B'], in that order: to reorder, repeat or drop."""
-        memories = [_select_memory(memory, rows) for memory in self.memories]
-        return State(memories, [cache.select(rows) for cache in self.caches], self.length)
+    def select(self, rows: Tensor, group: int = 1) -> "State":
+        """Return the state of the given rows [B'], in that order: to reorder, repeat or drop.
+
+        With `group` the rows come in groups of that many, those of a group from one source.
+        """
+        sources = rows[::group] // self.group
+        memories = self.memories
+        # Memories are never written to: those that stay where they are need no copy.
+        if sources.shape[0] != memories[0].keys.shape[0] or not _in_place(sources):
+            memories = [_select_memory(memory, sources) for memory in memories]
+        return State(memories, [cache.select(rows) for cache in self.caches], self.length, group)
+
+
+def _in_place(rows: Tensor) -> bool:
+    """Return whether rows stand where they stood."""
+    return torch.equal(rows, torch.arange(rows.shape[0], device=rows.device))
 
 
 class Transformer(nn.Module):

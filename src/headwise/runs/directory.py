@@ -85,6 +85,15 @@ class RunDirectory:
         """Load the source's and the target's subwords; they may be one."""
         return load_subwords(self.path)
 
+    def longest_source(self) -> int:
+        """Return how many tokens the longest source has that training may have seen."""
+        longest = self.origin().get("longest_source")
+        config = self.config()
+        limit = config.train.batch_tokens - 1
+        if config.model.positions == "learned":
+            limit = min(limit, config.model.max_positions - 1)
+        return min(limit, longest) if type(longest) is int and longest > 0 else limit
+
     def step_directory(self, step: int) -> Path:
         """Return where the checkpoint of a step is, or would be."""
         return self.checkpoints / f"step-{step:08}"

@@ -10,6 +10,7 @@ from headwise.data import (
     ParallelFiles,
     PreparedReport,
     Text,
+    TokenShards,
     TsvFile,
     load_subwords,
     prepare,
@@ -69,6 +70,7 @@ def make_run(
             "data": None if data is None else str(data.resolve()),
             "data_sha256": fingerprint(prepared),
             "init_from": None if init_from is None else str(init_from.path.resolve()),
+            "longest_source": int(TokenShards(prepared / "train").lengths("source").max(initial=0)),
         }
         write_file(temporary / "origin.json", json.dumps(origin, indent=1).encode())
         (temporary / "checkpoints").mkdir()

@@ -1,0 +1,221 @@
+"""Beam search as functions over a state.
+
+Paper: §6.1: a beam of 4, length penalty alpha = 0.6, outputs of at most input length + 50.
+"""
+
+import math
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from headwise.config import Vocab
+from headwise.decoding.best import top_entries
+from headwise.decoding.settings import S, SearchSettings, Step
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One finished output."""
+
+    ids: tuple[int, ...]
+    """Its tokens, without the end of the sentence."""
+    log_prob: float
+    """The sum of its tokens' log-probabilities, the end of the sentence included."""
+    score: float
+    """That sum divided by the length penalty: what hypotheses are compared by."""
+
+
+@dataclass(frozen=True)
+class Beams:
+    """Where the search stands in the sentences that are not done."""
+
+    sentences: Tensor  # [B] which of the sentences asked for each row belongs to
+    limits: Tensor  # [B] most tokens of each output, its end not counted
+    prefixes: Tensor  # [B, P] tokens that outputs must begin with, pad where they may choose
+    tokens: Tensor  # [B, W, T]
+    log_probs: Tensor  # [B, W]; -inf: no such hypothesis
+    finished_tokens: Tensor  # [B, W, T], pad after the end
+    finished_log_probs: Tensor  # [B, W]
+    finished_scores: Tensor  # [B, W], best first; -inf: no such hypothesis
+    num_finished: Tensor  # [B] how many have finished in all
+
+    @property
+    def length(self) -> int:
+        """Return how many tokens each open hypothesis has."""
+        return self.tokens.shape[2]
+
+    def select(self, rows: Tensor) -> "Beams":
+        """Return the search in some of the sentences."""
+        return Beams(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+
+
+def beam_search(
+    step: Step[S],
+    state: S,
+    limits: Tensor,  # [B]
+    settings: SearchSettings,
+    prefixes: Tensor | None = None,  # [B, P]
+) -> list[list[Hypothesis]]:
+    """Return the `nbest` best outputs of each sentence, best first.
+
+    `state` is the model's, before its first step, with one row for each sentence. `limits` are the
+    most tokens of each output, its end not counted; an output that reaches its limit is ended
+    there. Sentences that are done leave the batch.
+
+    Paper: §6.1.
+    """
+    beams = start(limits, settings, prefixes)
+    results: list[list[Hypothesis]] = [[] for _ in range(limits.shape[0])]
+    ids = torch.full_like(limits, Vocab.bos)
+    while beams.sentences.shape[0]:
+        logits, state = step(ids, state)
+        beams, parents = advance(beams, logits, settings)
+        done = is_done(beams, settings)
+        if bool(done.any()):
+            for row in torch.nonzero(done).flatten().tolist():
+                results[int(beams.sentences[row])] = finished(beams, row, settings)
+            going_on = torch.nonzero(~done).flatten()
+            beams, parents = beams.select(going_on), parents[going_on]
+        rows = parents.flatten()
+        if not _stays(rows, logits.shape[0]):
+            state = state.select(rows, settings.beam)
+        ids = beams.tokens[:, :, -1].flatten()
+    return results
+
+
+def start(limits: Tensor, settings: SearchSettings, prefixes: Tensor | None = None) -> Beams:
+    """Begin with one empty hypothesis for each sentence."""
+    size, width = limits.shape[0], settings.beam
+    impossible = torch.full((size, width), -math.inf, device=limits.device)
+    log_probs = impossible.clone()
+    log_probs[:, 0] = 0.0
+    nothing = limits.new_zeros(size, width, 0)
+    return Beams(
+        sentences=torch.arange(size, device=limits.device),
+        limits=limits,
+        prefixes=limits.new_zeros(size, 0) if prefixes is None else prefixes,
+        tokens=nothing,
+        log_probs=log_probs,
+        finished_tokens=nothing,
+        finished_log_probs=impossible,
+        finished_scores=impossible,
+        num_finished=torch.zeros_like(limits),
+    )
+
+
+def advance(beams: Beams, logits: Tensor, settings: SearchSettings) -> tuple[Beams, Tensor]:
+    """Take one step: return the search after it and, for each hypothesis, the row it came from.
+
+    `logits` [R, V] has one row for each sentence at the first step, and W for each after it. Of the
+    2W best continuations at most W end, since each hypothesis can end in one way: so W stay open.
+    """
+    size, width = beams.log_probs.shape
+    rows_each = logits.shape[0] // size  # 1 at the first step, then W
+    count = min(2 * width, rows_each * logits.shape[1])
+    log_probs, ids = _continuations(beams, logits, settings, count)  # [R, C]
+    log_probs = log_probs + beams.log_probs[:, :rows_each].reshape(-1, 1)
+    best, places = log_probs.view(size, -1).topk(count, dim=1)  # [B, C], best first
+    parents = places // log_probs.shape[1]  # [B, C] within the sentence
+    ids = ids.view(size, -1).gather(1, places)
+    ends = ids == Vocab.eos
+
+    beams = _finish(beams, best, parents, ends, settings)
+    open_log_probs, chosen = best.masked_fill(ends, -math.inf).topk(min(width, count), dim=1)
+    if count < width:  # A vocabulary smaller than the beam, at the first step.
+        missing = width - count
+        open_log_probs = torch.nn.functional.pad(open_log_probs, (0, missing), value=-math.inf)
+        chosen = torch.nn.functional.pad(chosen, (0, missing))
+    parents, ids = parents.gather(1, chosen), ids.gather(1, chosen)  # [B, W]
+    before = beams.tokens.gather(1, parents[:, :, None].expand(-1, -1, beams.length))
+    first_rows = torch.arange(size, device=logits.device)[:, None] * rows_each
+    return (
+        replace(beams, tokens=torch.cat((before, ids[:, :, None]), 2), log_probs=open_log_probs),
+        first_rows + parents,
+    )
+
+
+def is_done(beams: Beams, settings: SearchSettings) -> Tensor:
+    """Return for which sentences [B] the search is over.
+
+    "count": once W hypotheses have finished. "bound": once no open hypothesis can still be among
+    the `nbest`. A longer hypothesis is less probable and its penalty larger, so that none scores
+    better than its log-probability now, divided by the penalty of the longest output allowed.
+    """
+    best_open = beams.log_probs.amax(1)
+    if settings.stop == "count":
+        over = beams.num_finished >= settings.beam
+    else:
+        # Its length then, with its end.
+        bound = best_open / settings.length_penalty(beams.limits + 1)
+        over = beams.finished_scores[:, settings.nbest - 1] >= bound
+    return over | (best_open == -math.inf)
+
+
+def finished(beams: Beams, row: int, settings: SearchSettings) -> list[Hypothesis]:
+    """Return the best finished hypotheses of a sentence."""
+    found = []
+    for rank in range(settings.nbest):
+        score = float(beams.finished_scores[row, rank])
+        if score == -math.inf:
+            break
+        tokens = beams.finished_tokens[row, rank].tolist()
+        ids = tuple(tokens[: tokens.index(Vocab.pad)] if Vocab.pad in tokens else tokens)
+        found.append(Hypothesis(ids, float(beams.finished_log_probs[row, rank]), score))
+    return found
+
+
+def _continuations(
+    beams: Beams, logits: Tensor, settings: SearchSettings, count: int
+) -> tuple[Tensor, Tensor]:
+    """Return the best next tokens of each row and their log-probabilities, both [R, C]."""
+    size, rows_each = beams.sentences.shape[0], logits.shape[0] // beams.sentences.shape[0]
+    normaliser = logits.logsumexp(1, keepdim=True)  # Of all tokens, those not allowed included.
+    logits[:, [Vocab.pad, Vocab.bos]] = -math.inf
+    if beams.length < settings.min_length:
+        logits[:, Vocab.eos] = -math.inf
+    forced = torch.full((size,), Vocab.pad, device=logits.device)
+    if beams.length < beams.prefixes.shape[1]:
+        forced = beams.prefixes[:, beams.length]
+    forced = torch.where(beams.limits <= beams.length, Vocab.eos, forced)
+    if bool((forced != Vocab.pad).any()):
+        only = forced.repeat_interleave(rows_each)[:, None]
+        kept = torch.full_like(logits, -math.inf).scatter_(1, only, logits.gather(1, only))
+        logits = torch.where(only == Vocab.pad, logits, kept)
+    values, ids = top_entries(logits, min(count, logits.shape[1]))
+    return values - normaliser, ids
+
+
+def _finish(
+    beams: Beams, log_probs: Tensor, parents: Tensor, ends: Tensor, settings: SearchSettings
+) -> Beams:
+    """Add the candidates that have ended to the finished hypotheses, and keep the best W."""
+    width = settings.beam
+    if settings.stop == "count":
+        # Those that an open hypothesis of the beam would have been better than do not count.
+        ends = ends & (torch.arange(ends.shape[1], device=ends.device) < width)
+    ends = ends & (log_probs > -math.inf)
+    length = beams.length
+    tokens = torch.nn.functional.pad(
+        beams.finished_tokens, (0, length - beams.finished_tokens.shape[2])
+    )
+    if not bool(ends.any()):
+        return replace(beams, finished_tokens=tokens)
+    scores = (log_probs / settings.length_penalty(length + 1)).masked_fill(~ends, -math.inf)
+    all_scores = torch.cat((beams.finished_scores, scores), 1)  # [B, W+C]
+    best, chosen = all_scores.topk(width, dim=1)
+    all_log_probs = torch.cat((beams.finished_log_probs, log_probs), 1)
+    ended = beams.tokens.gather(1, parents[:, :, None].expand(-1, -1, length))  # [B, C, T]
+    all_tokens = torch.cat((tokens, ended), 1)
+    return replace(
+        beams,
+        finished_tokens=all_tokens.gather(1, chosen[:, :, None].expand(-1, -1, length)),
+        finished_log_probs=all_log_probs.gather(1, chosen),
+        finished_scores=best,
+        num_finished=beams.num_finished + ends.sum(1),
+    )
+
+
+def _stays(rows: Tensor, before: int) -> bool:
+    """Return whether every row of the state stays where it is."""
+    return rows.shape[0] == before and torch.equal(rows, torch.arange(before, device=rows.device))

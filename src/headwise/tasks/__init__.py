@@ -1,0 +1,1 @@
+"""What a task adds around the model: text in, text out."""

@@ -1,0 +1,255 @@
+"""Translation: a trained run as a function from text to text."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+import torch
+
+from headwise.config import Config
+from headwise.data import Subwords
+from headwise.decoding import Hypothesis, SearchSettings
+from headwise.errors import RequestError
+from headwise.runs.directory import RunDirectory
+from headwise.runs.model import TrainedModel, load_model
+from headwise.tasks.sentences import split_sentences, split_to_fit
+from headwise.tasks.torch_engine import TorchEngine
+
+
+@dataclass(frozen=True, kw_only=True)
+class Candidate:
+    """One translation of a sentence."""
+
+    text: str
+    score: float
+    """What candidates are compared by: the log-probability divided by the length penalty."""
+    log_prob: float
+    """The natural logarithm of its probability, the end of the sentence included."""
+    tokens: tuple[str, ...]
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Translation:
+    """What became of one text: its candidates, best first, or parts that were translated alone."""
+
+    source: str
+    candidates: tuple[Candidate, ...]
+    source_tokens: tuple[str, ...] = ()
+    parts: tuple["Translation", ...] = ()
+    """The sentences it was cut into, if it was; then its only candidate is theirs joined."""
+
+    @property
+    def text(self) -> str:
+        """The best translation."""
+        return self.candidates[0].text if self.candidates else ""
+
+    @property
+    def score(self) -> float:
+        """The best translation's score."""
+        return self.candidates[0].score if self.candidates else 0.0
+
+
+class Engine(Protocol):
+    """What searches for translations: ids in, hypotheses out."""
+
+    def translate(
+        self, sources: list[list[int]], settings: SearchSettings, limits: list[int]
+    ) -> list[list[Hypothesis]]:
+        """Translate sentences, given as ids without their ends, to at most `limits` tokens each."""
+        ...
+
+
+class Translator:
+    """Translate text with a trained run. Any number of threads may use one at a time or at once."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        source: Subwords,
+        target: Subwords,
+        config: Config,
+        *,
+        longest_source: int,
+        name: str,
+    ) -> None:
+        self._engine, self._source, self._target = engine, source, target
+        self.config = config
+        self.longest_source = longest_source
+        """Tokens of the longest source that training may have seen; longer ones are cut up."""
+        self.name = name
+        """Where the weights come from."""
+
+    @classmethod
+    def load(
+        cls,
+        run: str | Path,
+        *,
+        checkpoint: str | None = None,
+        device: str = "cpu",
+        batch_size: int | None = None,
+    ) -> "Translator":
+        """Load a run directory: its average, else its best checkpoint, else its last."""
+        directory = RunDirectory(Path(run))
+        trained = load_model(directory, checkpoint)
+        return cls.of_model(
+            trained,
+            longest_source=directory.longest_source(),
+            device=device,
+            batch_size=batch_size,
+        )
+
+    @classmethod
+    def of_model(
+        cls,
+        trained: TrainedModel,
+        *,
+        longest_source: int,
+        device: str = "cpu",
+        batch_size: int | None = None,
+    ) -> "Translator":
+        """Translate with a model that is loaded already."""
+        return cls(
+            TorchEngine(trained.model.to(torch.device(device)), batch_size=batch_size),
+            trained.source,
+            trained.target,
+            trained.config,
+            longest_source=longest_source,
+            name=str(trained.weights),
+        )
+
+    def settings(
+        self,
+        *,
+        beam: int | None = None,
+        alpha: float | None = None,
+        nbest: int = 1,
+        min_length: int = 0,
+    ) -> SearchSettings:
+        """Return how the run's recipe searches, with what is changed for this call."""
+        decode = self.config.decode
+        width = decode.beam if beam is None else beam
+        if width < 1 or nbest < 1 or min_length < 0:
+            raise RequestError("beam and nbest are at least 1, and min_length is at least 0")
+        strength = decode.alpha if alpha is None else alpha
+        if not 0 <= strength < float("inf"):
+            raise RequestError(f"alpha = {strength} must be a number, 0 or more")
+        return SearchSettings(
+            beam=max(width, nbest),
+            alpha=strength,
+            penalty=decode.penalty,
+            stop=decode.stop,
+            nbest=nbest,
+            min_length=min_length,
+        )
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        *,
+        beam: int | None = None,
+        alpha: float | None = None,
+        nbest: int = 1,
+        min_length: int = 0,
+        split: bool = False,
+    ) -> list[Translation]:
+        """Translate each text; results come in the order of the texts.
+
+        With `split` a text is a paragraph, whose sentences are translated one by one and joined.
+        So is any text that is longer than training may have seen. A text of nothing but white space
+        translates to nothing.
+        """
+        settings = self.settings(beam=beam, alpha=alpha, nbest=nbest, min_length=min_length)
+        jobs = [self._job(text, split) for text in texts]
+        sentences = [part for job in jobs for part in job.parts]
+        translated = iter(self._sentences(sentences, settings))
+        return [self._result(job, translated) for job in jobs]
+
+    def _job(self, text: str, split: bool) -> "_Job":
+        if "\0" in text:
+            raise RequestError("a text with a NUL character cannot be translated")
+        if not text.strip():
+            return _Job(text, [], False)
+        # The number of characters first: it bounds the work of encoding what is absurdly long.
+        if not split and len(text) <= 16 * self.longest_source:
+            ids = self._source.encode(text)
+            if len(ids) <= self.longest_source:
+                return _Job(text, [text], False)
+        language = self.config.data.source_language
+        if split and len(text) <= 16 * self.longest_source:
+            parts = split_sentences(text, language)
+            fitting = [p for p in parts if len(self._source.encode(p)) <= self.longest_source]
+            if len(fitting) == len(parts):
+                return _Job(text, parts, len(parts) > 1)
+        return _Job(text, split_to_fit(text, self._source, self.longest_source, language), True)
+
+    def _sentences(self, sentences: list[str], settings: SearchSettings) -> list[Translation]:
+        """Translate sentences that are not too long."""
+        bare = [sentence.strip() for sentence in sentences]
+        ids = [self._source.encode(sentence) for sentence in bare]
+        extra = self.config.decode.max_extra_tokens
+        limits = [len(source) + extra for source in ids]
+        wanted = [number for number, sentence in enumerate(bare) if sentence]
+        found = iter(
+            self._engine.translate(
+                [ids[number] for number in wanted], settings, [limits[n] for n in wanted]
+            )
+        )
+        results = []
+        for sentence, source_ids in zip(sentences, ids, strict=True):
+            candidates = [self._candidate(h) for h in next(found)] if sentence.strip() else []
+            results.append(
+                Translation(
+                    source=sentence,
+                    candidates=tuple(candidates),
+                    source_tokens=tuple(self._source.tokens(source_ids)),
+                )
+            )
+        return results
+
+    def _candidate(self, hypothesis: Hypothesis) -> Candidate:
+        ids = list(hypothesis.ids)
+        # Bytes may spell a line break; a translation is a line.
+        text = self._target.decode(ids).replace("\r", " ").replace("\n", " ")
+        return Candidate(
+            text=text,
+            score=hypothesis.score,
+            log_prob=hypothesis.log_prob,
+            tokens=tuple(self._target.tokens(ids)),
+            ids=hypothesis.ids,
+        )
+
+    def _result(self, job: "_Job", translated: Iterator[Translation]) -> Translation:
+        parts = [next(translated) for _ in job.parts]
+        if not job.is_split:
+            return parts[0] if parts else Translation(source=job.text, candidates=())
+        best = [part.candidates[0] for part in parts if part.candidates]
+        # What stood between the sentences stands between their translations.
+        pieces = []
+        for part in parts:
+            lead = part.source[: len(part.source) - len(part.source.lstrip())]
+            trail = part.source[len(part.source.rstrip()) :] if part.source.strip() else ""
+            pieces.append(f"{lead}{part.text}{trail}")
+        joined = Candidate(
+            text="".join(pieces).strip(),
+            score=sum(candidate.score for candidate in best) / max(1, len(best)),
+            log_prob=sum(candidate.log_prob for candidate in best),
+            tokens=tuple(token for candidate in best for token in candidate.tokens),
+            ids=tuple(token for candidate in best for token in candidate.ids),
+        )
+        return Translation(
+            source=job.text,
+            candidates=(joined,),
+            source_tokens=tuple(token for part in parts for token in part.source_tokens),
+            parts=tuple(parts),
+        )
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A text and the sentences it is to be translated by."""
+
+    text: str
+    parts: list[str]
+    is_split: bool

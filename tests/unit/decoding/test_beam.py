@@ -1,0 +1,207 @@
+"""Beam search over hand-written tables and small models, against brute force and greedy."""
+
+import itertools
+import math
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from headwise.config import Vocab
+from headwise.decoding import Hypothesis, SearchSettings, beam_search
+from headwise.decoding.best import top_entries
+
+EOS, A, B = Vocab.eos, 4, 5
+
+
+@dataclass
+class Prefixes:
+    """The state of a table: what each row has said so far."""
+
+    rows: list[tuple[int, ...]]
+
+    def select(self, rows: Tensor, group: int = 1) -> "Prefixes":
+        assert rows.shape[0] % group == 0
+        return Prefixes([self.rows[row] for row in rows.tolist()])
+
+
+class Table:
+    """A model given by the probabilities of next tokens after a prefix; its start is its name."""
+
+    def __init__(self, size: int, tables: list[dict[tuple[int, ...], dict[int, float]]]) -> None:
+        self.size, self.tables = size, tables
+        self.steps = 0
+
+    def start(self) -> Prefixes:
+        return Prefixes([(-1 - number,) for number in range(len(self.tables))])
+
+    def step(self, ids: Tensor, state: Prefixes) -> tuple[Tensor, Prefixes]:
+        self.steps += 1
+        rows = [(*row, token) for row, token in zip(state.rows, ids.tolist(), strict=True)]
+        logits = torch.full((len(rows), self.size), -math.inf, dtype=torch.float64)
+        for number, row in enumerate(rows):
+            table = self.tables[-1 - row[0]]
+            for token, probability in table.get(row[2:], {EOS: 1.0}).items():
+                # Any constant may be added to logits.
+                logits[number, token] = math.log(probability) + 3.0
+        return logits, Prefixes(rows)
+
+
+def search(table: Table, limit: int = 10, **settings: object) -> list[list[Hypothesis]]:
+    limits = torch.full((len(table.tables),), limit)
+    return beam_search(table.step, table.start(), limits, SearchSettings(**settings))  # type: ignore[arg-type]
+
+
+GARDEN_PATH = {
+    (): {A: 0.6, B: 0.4},
+    (A,): {A: 0.5, EOS: 0.3, B: 0.2},
+    (B,): {EOS: 1.0},
+}
+
+
+def test_a_wider_beam_finds_what_greedy_misses() -> None:
+    (greedy,) = search(Table(6, [GARDEN_PATH]), beam=1, alpha=0.0, stop="count")[0]
+    assert greedy.ids == (A, A)
+    assert greedy.log_prob == pytest.approx(math.log(0.3))
+    (wide,) = search(Table(6, [GARDEN_PATH]), beam=2, alpha=0.0)[0]
+    assert wide.ids == (B,)
+    assert wide.log_prob == wide.score == pytest.approx(math.log(0.4))
+
+
+def test_the_penalty_is_the_papers_and_lets_longer_outputs_win() -> None:
+    table = {
+        (): {A: 0.5, B: 0.5},
+        (A,): {EOS: 0.6, A: 0.4},
+        (B,): {B: 1.0},
+        (B, B): {EOS: 0.55, A: 0.45},
+    }
+    plain, penalised = (
+        search(Table(6, [table]), beam=3, alpha=alpha)[0][0] for alpha in (0.0, 1.0)
+    )
+    assert plain.ids == (A,)
+    assert penalised.ids == (B, B)
+    assert penalised.score == pytest.approx(math.log(0.5 * 0.55) / ((5 + 3) / 6))
+    power = search(Table(6, [table]), beam=3, alpha=0.6, penalty="power", nbest=2)[0]
+    for hypothesis in power:
+        expected = hypothesis.log_prob / (len(hypothesis.ids) + 1) ** 0.6
+        assert hypothesis.score == pytest.approx(expected)
+
+
+def test_bound_goes_on_where_count_stops() -> None:
+    """The first two to finish are poor; a longer one, with a strong penalty, is better."""
+    table = {
+        (): {A: 0.55, EOS: 0.45},
+        (A,): {A: 0.6, EOS: 0.4},
+        (A, A): {A: 1.0},
+        (A, A, A): {A: 1.0},
+        (A, A, A, A): {A: 1.0},
+    }
+    counted = search(Table(6, [table]), beam=2, alpha=2.0, stop="count")[0][0]
+    bound = search(Table(6, [table]), beam=2, alpha=2.0, stop="bound")[0][0]
+    assert counted.ids == ()
+    assert bound.ids == (A,) * 5
+    assert bound.score > counted.score
+
+
+def test_bound_ends_as_soon_as_nothing_can_win() -> None:
+    table = Table(6, [{(): {EOS: 0.9, A: 0.1}, (A,): {A: 1.0}}])
+    assert search(table, limit=500, alpha=0.6)[0][0].ids == ()
+    assert table.steps < 5
+
+
+def brute_force(
+    table: dict[tuple[int, ...], dict[int, float]], limit: int, settings: SearchSettings
+) -> list[tuple[float, tuple[int, ...]]]:
+    """Score every output there is."""
+    words = range(4, 4 + 3)
+    scored = []
+    for length in range(limit + 1):
+        for ids in itertools.product(words, repeat=length):
+            log_prob = 0.0
+            for place, token in enumerate((*ids, EOS)):
+                log_prob += math.log(table[ids[:place]][token])
+            scored.append((log_prob / float(settings.length_penalty(length + 1)), ids))
+    return sorted(scored, reverse=True)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("penalty", ["gnmt", "power"])
+def test_an_exhaustive_beam_is_brute_force(seed: int, penalty: str) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    limit, table = 3, {}
+    for length in range(limit + 1):
+        for ids in itertools.product(range(4, 7), repeat=length):
+            probabilities = torch.rand(4, generator=generator, dtype=torch.float64)
+            probabilities = (4 * probabilities).softmax(0).tolist()
+            table[ids] = dict(zip((EOS, 4, 5, 6), probabilities, strict=True))
+    settings = SearchSettings(beam=40, alpha=0.8, penalty=penalty, nbest=10)  # type: ignore[arg-type]
+    model = Table(7, [table])
+    found = beam_search(model.step, model.start(), torch.tensor([limit]), settings)[0]
+    expected = brute_force(table, limit, settings)[:10]
+    assert [hypothesis.ids for hypothesis in found] == [ids for _, ids in expected]
+    for hypothesis, (score, _) in zip(found, expected, strict=True):
+        assert hypothesis.score == pytest.approx(score, abs=1e-9)
+
+
+def test_sentences_of_a_batch_do_not_know_of_each_other() -> None:
+    tables = [
+        GARDEN_PATH,
+        {(): {B: 0.9, A: 0.1}, (B,): {B: 0.9, EOS: 0.1}, (B, B): {EOS: 0.8, A: 0.2}},
+        {(): {EOS: 1.0}},
+    ]
+    together = search(Table(6, tables), beam=3, nbest=3)
+    alone = [search(Table(6, [table]), beam=3, nbest=3)[0] for table in tables]
+    assert together == alone
+    assert together[2][0].ids == ()
+
+
+def test_an_output_ends_at_its_own_limit() -> None:
+    endless = {(A,) * n: {A: 0.9, EOS: 0.1} for n in range(20)}
+    table = Table(6, [endless, endless])
+    settings = SearchSettings(beam=1, stop="count")
+    found = beam_search(table.step, table.start(), torch.tensor([2, 5]), settings)
+    assert [len(hypotheses[0].ids) for hypotheses in found] == [2, 5]
+    # The end is paid for, as teacher forcing would count it.
+    assert found[0][0].log_prob == pytest.approx(2 * math.log(0.9) + math.log(0.1))
+
+
+def test_a_minimum_length_and_a_prefix_are_kept() -> None:
+    table = {(): {EOS: 0.8, A: 0.2}, (A,): {EOS: 0.8, A: 0.2}, (A, A): {EOS: 0.8, A: 0.2}}
+    assert search(Table(6, [table]), min_length=2)[0][0].ids == (A, A)
+    model = Table(6, [GARDEN_PATH, GARDEN_PATH])
+    found = beam_search(
+        model.step,
+        model.start(),
+        torch.tensor([5, 5]),
+        SearchSettings(beam=2, alpha=0.0),
+        prefixes=torch.tensor([[A, B], [Vocab.pad, Vocab.pad]]),
+    )
+    assert found[0][0].ids[:2] == (A, B)
+    assert found[0][0].log_prob == pytest.approx(math.log(0.6 * 0.2))
+    assert found[1][0].ids == (B,)
+
+
+def test_pad_and_bos_are_never_said_but_keep_their_probability() -> None:
+    table = {(): {Vocab.pad: 0.5, Vocab.bos: 0.3, EOS: 0.2}}
+    (best,) = search(Table(6, [table]), beam=2, alpha=0.0)[0]
+    assert best.ids == ()
+    assert best.log_prob == pytest.approx(math.log(0.2))
+
+
+def test_fewer_outputs_than_asked_for_are_all_there_are() -> None:
+    assert len(search(Table(6, [{(): {EOS: 1.0}}]), beam=4, nbest=4)[0]) == 1
+
+
+@pytest.mark.parametrize("size", [7, 64, 1000, 8000, 8191])
+@pytest.mark.parametrize("count", [1, 2, 8])
+def test_the_largest_entries_are_torchs(size: int, count: int) -> None:
+    rows = torch.randn(5, size, generator=torch.Generator().manual_seed(size))
+    rows[1] = 0.0
+    rows[2] = -math.inf
+    rows[2, -1] = 1.0
+    values, places = top_entries(rows, min(count, size))
+    torch.testing.assert_close(values, rows.topk(min(count, size)).values, rtol=0, atol=0)
+    torch.testing.assert_close(rows.gather(1, places), values, rtol=0, atol=0)
+    for row in places.tolist():
+        assert len(set(row)) == len(row)
