@@ -34,7 +34,7 @@ def test_help_shows_the_verbs_and_examples() -> None:
 
 
 @pytest.mark.parametrize(
-    "verb", ["average", "config", "doctor", "explain", "plot", "prepare", "train"]
+    "verb", ["average", "config", "doctor", "explain", "plot", "prepare", "score", "train"]
 )
 def test_each_verb_has_help_with_examples(verb: str) -> None:
     result = headwise(verb, "--help")

@@ -16,6 +16,7 @@ from headwise.cli.explain import explain
 from headwise.cli.output import error_line
 from headwise.cli.plot import plot
 from headwise.cli.prepare import prepare
+from headwise.cli.score import score
 from headwise.cli.train import average, train
 from headwise.errors import HeadwiseError
 
@@ -32,6 +33,8 @@ Examples:
   headwise doctor multi30k-tiny     what a recipe would take on this machine
   headwise plot runs/base --out curves.html
                                     a run's loss, perplexity, rate and speed
+  headwise score output.de test.de --language de
+                                    BLEU and chrF of translations in a file
 
 --traceback after any command shows where in the code an error came from.
 """
@@ -59,6 +62,7 @@ app.add_command(doctor)
 app.add_command(explain)
 app.add_command(plot)
 app.add_command(prepare)
+app.add_command(score)
 app.add_command(train)
 
 

@@ -10,6 +10,7 @@ from headwise.data.text import (
     TsvFile,
     decode_block,
     read_blocks,
+    read_lines,
 )
 from headwise.data.tokenizer import load_subwords, save_subwords
 
@@ -27,6 +28,7 @@ __all__ = [
     "load_subwords",
     "prepare",
     "read_blocks",
+    "read_lines",
     "sample_pairs",
     "save_subwords",
 ]

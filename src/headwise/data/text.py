@@ -132,6 +132,17 @@ def _paths(files: Paths) -> tuple[Path, ...]:
     return (Path(files),) if isinstance(files, str | Path) else tuple(map(Path, files))
 
 
+def read_lines(path: Path) -> Iterator[str]:
+    """Yield the text of a file's lines, every one of them, empty or not.
+
+    Files ending in .gz, .xz or .zst are decompressed on the way. Text that is not UTF-8 is a
+    DataError that names file and line: to leave the line out would shift all that follow.
+    """
+    report = LineReport()
+    for number, raw in enumerate(_lines(path), start=1):
+        yield _decoded(raw, str(path), number, report, advice="convert the file")
+
+
 def read_blocks(text: ParallelFiles | TsvFile, size: int = BLOCK_LINES) -> Iterator[Block]:
     """Cut the files into blocks of raw pairs, reading no further ahead than the block returned.
 
@@ -257,7 +268,13 @@ def _decode_pair(block: Block, offset: int, report: LineReport) -> tuple[str, st
     return fields[source_column - 1], fields[target_column - 1]
 
 
-def _decoded(raw: bytes, name: str, line: int, report: LineReport) -> str:
+def _decoded(
+    raw: bytes,
+    name: str,
+    line: int,
+    report: LineReport,
+    advice: str = "convert the file, or leave such pairs out with --lenient",
+) -> str:
     if line == 1 and raw.startswith(_BOM):
         raw = raw.removeprefix(_BOM)
         report.mended["byte order mark"] += 1
@@ -268,6 +285,5 @@ def _decoded(raw: bytes, name: str, line: int, report: LineReport) -> str:
         return raw.decode("utf-8")
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{name}:{line}: not UTF-8 text at byte {error.start + 1} of the line: "
-            "convert the file, or leave such pairs out with --lenient"
+            f"{name}:{line}: not UTF-8 text at byte {error.start + 1} of the line: {advice}"
         ) from error
