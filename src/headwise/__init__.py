@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from headwise.errors import HeadwiseError
     from headwise.model import Transformer, check_batch
     from headwise.recipes import load_recipe
+    from headwise.tasks.translation import Translation, Translator
     from headwise.training import TrainingStep
     from headwise.workflows.train import train
 
@@ -23,6 +24,8 @@ __all__ = [
     "ParallelFiles",
     "TrainingStep",
     "Transformer",
+    "Translation",
+    "Translator",
     "TsvFile",
     "Vocab",
     "check_batch",
@@ -37,6 +40,8 @@ _HOMES = {
     "ParallelFiles": "headwise.data",
     "TrainingStep": "headwise.training",
     "Transformer": "headwise.model",
+    "Translation": "headwise.tasks.translation",
+    "Translator": "headwise.tasks.translation",
     "TsvFile": "headwise.data",
     "Vocab": "headwise.config",
     "check_batch": "headwise.model",

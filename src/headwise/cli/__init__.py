@@ -18,6 +18,7 @@ from headwise.cli.plot import plot
 from headwise.cli.prepare import prepare
 from headwise.cli.score import score
 from headwise.cli.train import average, train
+from headwise.cli.translate import translate
 from headwise.errors import HeadwiseError
 
 EPILOG = """\b
@@ -30,6 +31,8 @@ Examples:
                                     text to subwords and token ids
   headwise train multi30k-tiny --src train.en --tgt train.de --run runs/ende
                                     text to a trained model; again, to go on with it
+  headwise translate runs/ende < in.en > out.de
+                                    a filter: N lines in, N lines out
   headwise doctor multi30k-tiny     what a recipe would take on this machine
   headwise plot runs/base --out curves.html
                                     a run's loss, perplexity, rate and speed
@@ -64,6 +67,7 @@ app.add_command(plot)
 app.add_command(prepare)
 app.add_command(score)
 app.add_command(train)
+app.add_command(translate)
 
 
 def main() -> None:

@@ -14,7 +14,7 @@ from headwise.errors import RequestError
 from headwise.runs.directory import RunDirectory
 from headwise.runs.model import TrainedModel, load_model
 from headwise.tasks.sentences import split_sentences, split_to_fit
-from headwise.tasks.torch_engine import TorchEngine
+from headwise.tasks.torch_engine import SamplingSettings, TorchEngine
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,18 +153,54 @@ class Translator:
         nbest: int = 1,
         min_length: int = 0,
         split: bool = False,
+        sampling: SamplingSettings | None = None,
+        first: int = 0,
     ) -> list[Translation]:
         """Translate each text; results come in the order of the texts.
 
         With `split` a text is a paragraph, whose sentences are translated one by one and joined.
         So is any text that is longer than training may have seen. A text of nothing but white space
-        translates to nothing.
+        translates to nothing. With `sampling` the candidates are drawn at random; what is drawn
+        for a text depends on its number, counted from `first`.
         """
         settings = self.settings(beam=beam, alpha=alpha, nbest=nbest, min_length=min_length)
         jobs = [self._job(text, split) for text in texts]
         sentences = [part for job in jobs for part in job.parts]
-        translated = iter(self._sentences(sentences, settings))
+        keys = [(first + n, part) for n, job in enumerate(jobs) for part in range(len(job.parts))]
+        translated = iter(self._sentences(sentences, settings, sampling, keys))
         return [self._result(job, translated) for job in jobs]
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
+        """Return the log-probability of each pair's second text as a translation of its first."""
+        engine = self._torch_engine("scoring")
+        ids = [(self._source.encode(s), self._target.encode(t)) for s, t in pairs]
+        for source, _ in ids:
+            if len(source) > self.longest_source:
+                raise RequestError(
+                    f"a source of {len(source):,} tokens is longer than the "
+                    f"{self.longest_source:,} that training may have seen"
+                )
+        return engine.log_probs(ids)
+
+    def alignment(self, translation: Translation) -> list[tuple[int, int]]:
+        """Return which source token each token of the best translation attends to most."""
+        engine = self._torch_engine("alignment")
+        if not translation.parts:
+            if not translation.candidates:
+                return []
+            source = self._source.encode(translation.source.strip())
+            return engine.alignment(source, list(translation.candidates[0].ids))
+        links, source_start, target_start = [], 0, 0
+        for part in translation.parts:
+            links += [(s + source_start, t + target_start) for s, t in self.alignment(part)]
+            source_start += len(part.source_tokens)
+            target_start += len(part.candidates[0].ids) if part.candidates else 0
+        return links
+
+    def _torch_engine(self, what: str) -> TorchEngine:
+        if not isinstance(self._engine, TorchEngine):
+            raise RequestError(f"{what} needs the torch engine")
+        return self._engine
 
     def _job(self, text: str, split: bool) -> "_Job":
         if "\0" in text:
@@ -184,18 +220,32 @@ class Translator:
                 return _Job(text, parts, len(parts) > 1)
         return _Job(text, split_to_fit(text, self._source, self.longest_source, language), True)
 
-    def _sentences(self, sentences: list[str], settings: SearchSettings) -> list[Translation]:
+    def _sentences(
+        self,
+        sentences: list[str],
+        settings: SearchSettings,
+        sampling: SamplingSettings | None,
+        keys: list[tuple[int, int]],
+    ) -> list[Translation]:
         """Translate sentences that are not too long."""
         bare = [sentence.strip() for sentence in sentences]
         ids = [self._source.encode(sentence) for sentence in bare]
         extra = self.config.decode.max_extra_tokens
         limits = [len(source) + extra for source in ids]
         wanted = [number for number, sentence in enumerate(bare) if sentence]
-        found = iter(
-            self._engine.translate(
-                [ids[number] for number in wanted], settings, [limits[n] for n in wanted]
+        sources, caps = [ids[n] for n in wanted], [limits[n] for n in wanted]
+        if sampling is None:
+            found = iter(self._engine.translate(sources, settings, caps))
+        else:
+            drawn = self._torch_engine("sampling").sample(
+                sources,
+                sampling,
+                caps,
+                [keys[n] for n in wanted],
+                count=settings.nbest,
+                min_length=settings.min_length,
             )
-        )
+            found = iter(drawn)
         results = []
         for sentence, source_ids in zip(sentences, ids, strict=True):
             candidates = [self._candidate(h) for h in next(found)] if sentence.strip() else []

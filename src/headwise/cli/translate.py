@@ -1,0 +1,198 @@
+"""`headwise translate`: a filter from lines to their translations."""
+
+import json
+import os
+import signal
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+import click
+
+from headwise.cli.output import error_line
+from headwise.cli.text_options import FILE
+
+if TYPE_CHECKING:
+    from headwise.tasks.translation import Translation, Translator
+
+EPILOG = """\b
+Examples:
+  headwise translate runs/ende < in.en > out.de
+  echo 'A man .' | headwise translate runs/ende
+  headwise translate runs/ende --input in.en --output out.de --beam 8
+  headwise translate runs/ende --nbest 4 --scores < in.en     candidates, tab-separated
+  headwise translate runs/ende --json < in.en                 tokens, scores, alignment
+  headwise translate runs/ende --split < articles.txt         paragraphs, sentence by sentence
+  headwise translate runs/ende --score < pairs.tsv            log-probability of each pair
+
+N lines in, N lines out. Type lines at a terminal, and each is answered at once.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("run", type=FILE)
+@click.option("--input", "source", type=FILE, help="Read from a file instead of stdin.")
+@click.option("--output", "target", type=FILE, help="Write to a file instead of stdout.")
+@click.option("--checkpoint", help="averaged, best, last or a step; by default in that order.")
+@click.option("--beam", type=click.IntRange(min=1), help="Hypotheses kept open.")
+@click.option("--alpha", type=click.FloatRange(min=0), help="Strength of the length penalty.")
+@click.option("--nbest", type=click.IntRange(min=1), default=1, help="Candidates of each line.")
+@click.option("--min-length", type=click.IntRange(min=0), default=0, help="Fewest tokens.")
+@click.option("--scores", is_flag=True, help="Put its score before each candidate.")
+@click.option("--tsv", is_flag=True, help="Put the source before its translation.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object for each line.")
+@click.option("--score", "only_score", is_flag=True, help="Score pairs: source TAB target.")
+@click.option("--split", is_flag=True, help="Lines are paragraphs: translate their sentences.")
+@click.option("--sample", is_flag=True, help="Draw at random instead of searching for the best.")
+@click.option("--temperature", type=click.FloatRange(min=0, min_open=True), default=1.0)
+@click.option("--top-k", type=click.IntRange(min=0), default=0)
+@click.option("--top-p", type=click.FloatRange(min=0, max=1, min_open=True), default=1.0)
+@click.option("--seed", type=click.IntRange(min=0), default=1)
+@click.option("--batch-size", type=click.IntRange(min=1), help="Sentences searched at a time.")
+@click.option("--lenient", is_flag=True, help="Replace bytes that are not text.")
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
+def translate(
+    run: Path,
+    source: Path | None,
+    target: Path | None,
+    checkpoint: str | None,
+    beam: int | None,
+    alpha: float | None,
+    nbest: int,
+    min_length: int,
+    scores: bool,
+    tsv: bool,
+    as_json: bool,
+    only_score: bool,
+    split: bool,
+    sample: bool,
+    temperature: float,
+    top_k: int,
+    top_p: float,
+    seed: int,
+    batch_size: int | None,
+    lenient: bool,
+    device: str,
+) -> None:
+    """Translate lines with a trained run."""
+    from headwise.tasks.torch_engine import SamplingSettings
+    from headwise.tasks.translation import Translator
+    from headwise.workflows.line_filter import translate_lines
+
+    translator = Translator.load(run, checkpoint=checkpoint, device=device, batch_size=batch_size)
+    click.echo(f"using {translator.name}", err=True)
+    sampling = None
+    if sample:
+        sampling = SamplingSettings(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
+    too_long = 0
+
+    def lines_of(texts: list[str], first: int) -> list[str]:
+        nonlocal too_long
+        if only_score:
+            return _scored(translator, texts, first, name)
+        translations = translator.translate(
+            texts,
+            beam=beam,
+            alpha=alpha,
+            nbest=nbest,
+            min_length=min_length,
+            split=split,
+            sampling=sampling,
+            first=first,
+        )
+        if not split:
+            too_long += sum(bool(translation.parts) for translation in translations)
+        return [_line(translator, t, scores, tsv, as_json) for t in translations]
+
+    with ExitStack() as stack:
+        reading = stack.enter_context(source.open("rb")) if source else sys.stdin.buffer
+        writing = stack.enter_context(target.open("wb")) if target else sys.stdout.buffer
+        name = str(source) if source else "stdin"
+        from headwise.cli.watch import watch
+
+        watcher = stack.enter_context(watch()) if _shows_progress(source, target) else None
+
+        def on_progress(done: int) -> None:
+            if watcher is not None:
+                watcher.progress("translating", done, None)
+
+        try:
+            translate_lines(
+                reading,
+                name,
+                lines_of,
+                lambda content: _write(writing, content),
+                lenient=lenient,
+                on_progress=on_progress,
+            )
+        except BrokenPipeError:
+            # Whoever read our output has enough. What is left to flush has nowhere to go.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise SystemExit(128 + signal.SIGPIPE) from None
+    if too_long:
+        lines = "1 line was" if too_long == 1 else f"{too_long:,} lines were"
+        error_line(
+            f"{lines} longer than the {translator.longest_source:,} tokens that training may have "
+            "seen, and translated in parts"
+        )
+
+
+def _shows_progress(source: Path | None, target: Path | None) -> bool:
+    """Return whether a bar would be in nobody's way: not between what a person types and reads."""
+    reads_terminal = source is None and sys.stdin.isatty()
+    writes_terminal = target is None and sys.stdout.isatty()
+    return not reads_terminal and not writes_terminal
+
+
+def _write(stream: BinaryIO, content: bytes) -> None:
+    """Write whole lines: Ctrl-C comes before them or after."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        stream.write(content)
+        stream.flush()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _line(
+    translator: "Translator", translation: "Translation", scores: bool, tsv: bool, as_json: bool
+) -> str:
+    if as_json:
+        return json.dumps(_as_json(translator, translation), ensure_ascii=False)
+    fields = [translation.source] if tsv else []
+    for candidate in translation.candidates:
+        fields += [f"{candidate.score:.4f}"] if scores else []
+        fields.append(candidate.text)
+    # A tab within a text would shift whatever comes after it.
+    return fields[0] if len(fields) == 1 else "\t".join(f.replace("\t", " ") for f in fields)
+
+
+def _as_json(translator: "Translator", translation: "Translation") -> dict[str, Any]:
+    return {
+        "source": translation.source,
+        "source_tokens": translation.source_tokens,
+        "translation": translation.text,
+        "candidates": [
+            {
+                "text": candidate.text,
+                "score": candidate.score,
+                "log_prob": candidate.log_prob,
+                "tokens": candidate.tokens,
+            }
+            for candidate in translation.candidates
+        ],
+        "alignment": translator.alignment(translation),
+    }
+
+
+def _scored(translator: "Translator", lines: list[str], first: int, name: str) -> list[str]:
+    from headwise.errors import DataError
+
+    pairs = []
+    for number, line in enumerate(lines, start=first + 1):
+        fields = line.split("\t")
+        if len(fields) != 2:
+            raise DataError(f"{name}:{number}: {len(fields)} columns, not source TAB target")
+        pairs.append((fields[0], fields[1]))
+    return [f"{log_prob:.6f}" for log_prob in translator.score(pairs)]

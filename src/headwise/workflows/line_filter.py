@@ -1,0 +1,119 @@
+"""Lines through a translator: as many out as in, in their order, in bounded memory.
+
+Lines are taken as they come. While more are waiting, as many as make good batches are translated
+together; as soon as none is, what is there is translated and written at once, so that a pipe is
+served fast and a person at a terminal without delay.
+"""
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from typing import BinaryIO
+
+from headwise.errors import DataError
+
+_WINDOW_LINES = 512
+_WINDOW_BYTES = 1 << 20
+_IDLE_SECONDS = 0.05
+
+
+class _End:
+    """What the reader puts last: why there is no more."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+
+
+def windows(stream: BinaryIO) -> Iterator[list[bytes]]:
+    """Yield the lines of a stream, without their line feeds, in windows of what is there.
+
+    A thread reads ahead, but no further than one window.
+    """
+    lines: queue.Queue[bytes | _End] = queue.Queue(maxsize=_WINDOW_LINES)
+
+    def read() -> None:
+        end = _End()
+        try:
+            for line in stream:
+                lines.put(line.removesuffix(b"\n"))
+        except (OSError, ValueError, EOFError) as error:  # Broken, or closed under us.
+            end = _End(error)
+        lines.put(end)
+
+    threading.Thread(target=read, daemon=True).start()
+    window: list[bytes] = []
+    size = 0
+    while True:
+        try:
+            line = lines.get(timeout=_IDLE_SECONDS) if window else lines.get()
+        except queue.Empty:
+            yield window
+            window, size = [], 0
+            continue
+        if isinstance(line, _End):
+            if window:
+                yield window
+            if line.error is not None:
+                raise DataError(f"the input cannot be read: {line.error}") from line.error
+            return
+        window.append(line)
+        size += len(line)
+        if len(window) >= _WINDOW_LINES or size >= _WINDOW_BYTES:
+            yield window
+            window, size = [], 0
+
+
+def translate_lines(
+    stream: BinaryIO,
+    name: str,
+    translate: Callable[[list[str], int], list[str]],
+    write: Callable[[bytes], None],
+    *,
+    lenient: bool,
+    on_progress: Callable[[int], None],
+) -> int:
+    """Translate a stream's lines; return how many there were.
+
+    `translate` is given some lines and the number of the first, from 0, and returns one line for
+    each. Whatever stands before a line that cannot be read is translated and written first.
+    """
+    done = 0
+    for window in windows(stream):
+        texts, fault = _decoded(window, name, done, lenient)
+        if texts:
+            lines = translate(texts, done)
+            assert len(lines) == len(texts)
+            write("".join(f"{line}\n" for line in lines).encode())
+        done += len(texts)
+        on_progress(done)
+        if fault is not None:
+            raise fault
+    return done
+
+
+def _decoded(
+    window: list[bytes], name: str, before: int, lenient: bool
+) -> tuple[list[str], DataError | None]:
+    """Decode lines up to the first that is no text."""
+    texts: list[str] = []
+    for offset, raw in enumerate(window):
+        line = raw.removesuffix(b"\r")
+        if before + offset == 0:
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        try:
+            texts.append(line.decode("utf-8", "replace" if lenient else "strict"))
+        except UnicodeDecodeError as error:
+            fault = DataError(
+                f"{name}:{before + offset + 1}: not UTF-8 text at byte {error.start + 1} of the "
+                "line: convert the input, or have such bytes replaced with --lenient"
+            )
+            return texts, fault
+        if "\0" in texts[-1]:
+            if not lenient:
+                texts.pop()
+                return texts, DataError(
+                    f"{name}:{before + offset + 1}: a NUL character: remove it, or have it "
+                    "replaced with --lenient"
+                )
+            texts[-1] = texts[-1].replace("\0", "\ufffd")
+    return texts, None
