@@ -1,6 +1,7 @@
 """What several tests share: small models whose sizes are distinct primes where they may be."""
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 import torch
@@ -57,3 +58,24 @@ def build() -> Callable[..., Transformer]:
         return Transformer(model_config(**changes), vocab)
 
     return make
+
+
+@pytest.fixture(scope="session")
+def trained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train a run that translates words to themselves, backwards, well enough to say something."""
+    from headwise.workflows.train import train
+    from tests.small_runs import small_config, write_text
+
+    directory = tmp_path_factory.mktemp("trained")
+    config = small_config(
+        "model.d_model=32",
+        "model.norm_order=pre",
+        "train.schedule=linear",
+        "train.peak_rate=1e-2",
+        "train.batch_tokens=300",
+        "train.max_steps=200",
+        "train.save_every_steps=50",
+        "train.average_last=2",
+    )
+    train(config, directory / "run", text=write_text(directory, pairs=600))
+    return directory / "run"

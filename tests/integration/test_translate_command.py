@@ -1,0 +1,146 @@
+"""`headwise translate` as a filter: pipes, people, bad bytes, closed ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from headwise import Translator
+
+
+@pytest.fixture(scope="module")
+def run(trained_run: Path) -> Path:
+    return trained_run
+
+
+def start(*arguments: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "headwise", "translate", *arguments],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
+
+
+def translate(content: bytes, *arguments: str) -> tuple[int, bytes, bytes]:
+    process = start(*arguments)
+    output, errors = process.communicate(content, timeout=60)
+    return process.returncode, output, errors
+
+
+def test_as_many_lines_come_out_as_go_in(run: Path) -> None:
+    """Whatever is in them: nothing, spaces, separators that are not line feeds, other scripts."""
+    lines = [
+        "bana dora",
+        "",
+        "  ",
+        "kuti\u2028bun",
+        "a\x0cb\x85c",
+        "دورا",
+        "🙂🙂",
+        "kuti\r",
+        "x" * 300,
+    ]
+    content = "\n".join(lines * 20).encode()  # And no line feed at the very end.
+    code, output, errors = translate(content, str(run))
+    assert code == 0, errors
+    found = output.decode().split("\n")
+    assert found.pop() == ""
+    assert len(found) == 180
+    expected = [result.text for result in Translator.load(run).translate(lines)]
+    assert found == [line.replace("\r", " ") for line in expected] * 20
+    said = errors.decode().splitlines()
+    assert said[0] == f"using {run}/averaged"
+    assert "lines were longer than the" in said[1]
+
+
+def test_a_person_is_answered_line_by_line(run: Path) -> None:
+    process = start(str(run))
+    assert process.stdin is not None
+    assert process.stdout is not None
+    for text in ("bana dora", "", "kuti"):
+        process.stdin.write(text.encode() + b"\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()  # Would wait forever if it were kept back.
+        assert answer.endswith(b"\n")
+        assert (answer == b"\n") == (text == "")
+    process.stdin.close()
+    assert process.wait(timeout=30) == 0
+    process.stdout.close()
+    assert process.stderr is not None
+    process.stderr.close()
+
+
+def test_bad_bytes_are_named_after_what_came_before_them(run: Path) -> None:
+    content = b"bana\nkuti\nba\xffna\ndora\n"
+    code, output, errors = translate(content, str(run))
+    assert code == 2
+    assert output.count(b"\n") == 2
+    assert b"stdin:3: not UTF-8 text at byte 3 of the line" in errors.splitlines()[-1]
+    code, output, _ = translate(content, str(run), "--lenient")
+    assert (code, output.count(b"\n")) == (0, 4)
+
+
+def test_formats(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("bana dora\n\n")
+    files = ("--input", str(tmp_path / "in"), "--output", str(tmp_path / "out"))
+    code, output, errors = translate(b"", str(run), *files, "--nbest", "2", "--scores", "--tsv")
+    assert (code, output) == (0, b""), errors
+    first, second, rest = (tmp_path / "out").read_text().split("\n")
+    source, score, best, other_score, other = first.split("\t")
+    assert source == "bana dora"
+    assert float(score) > float(other_score)
+    assert best != other
+    assert (second, rest) == ("", "")
+    code, output, _ = translate(b"bana dora\n\n", str(run), "--json")
+    assert code == 0
+    first_line, second_line = (json.loads(line) for line in output.decode().splitlines())
+    assert first_line["translation"] == best
+    assert len(first_line["alignment"]) == len(first_line["candidates"][0]["tokens"])
+    assert second_line["candidates"] == []
+    pair = f"bana dora\t{best}\n".encode()
+    code, output, _ = translate(pair, str(run), "--score")
+    assert code == 0
+    assert float(output) == pytest.approx(first_line["candidates"][0]["log_prob"], abs=1e-3)
+    code, output, errors = translate(b"one column\n", str(run), "--score")
+    assert code == 2
+    assert b"stdin:1: 1 columns, not source TAB target" in errors
+
+
+def test_a_closed_pipe_ends_it_quietly(run: Path) -> None:
+    command = (
+        f"yes bana dora | {sys.executable} -m headwise translate {run} 2>errors "
+        "| head -n 3 | wc -l; cat errors"
+    )
+    result = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, timeout=60, cwd=run, check=True
+    )
+    assert result.stdout.split("\n")[0].strip() == "3"
+    assert "Traceback" not in result.stdout
+
+
+def test_ctrl_c_leaves_whole_lines(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "in").write_text("bana dora kuti\n" * 200_000)
+    out = tmp_path / "out"
+    process = start(str(run), "--input", str(tmp_path / "in"), "--output", str(out))
+    deadline = time.monotonic() + 30
+    while (not out.exists() or not out.stat().st_size) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert b"Traceback" not in errors
+    assert out.read_bytes().endswith(b"\n")
+
+
+def test_wrong_runs_are_one_line(run: Path, tmp_path: Path) -> None:
+    code, output, errors = translate(b"", str(tmp_path))
+    assert (code, output) == (2, b"")
+    assert b"is not a run directory" in errors
+    assert len(errors.splitlines()) == 1

@@ -1,0 +1,287 @@
+"""Text in, text out: the Translator over a small run."""
+
+import math
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+from headwise import Translator
+from headwise.config import Vocab
+from headwise.data import Subwords
+from headwise.decoding import SearchSettings
+from headwise.errors import CheckpointError, RequestError
+from headwise.model import Transformer
+from headwise.runs.directory import RunDirectory
+from headwise.runs.model import load_model
+from headwise.tasks.sentences import split_sentences, split_to_fit
+from headwise.tasks.torch_engine import SamplingSettings, TorchEngine
+from tests.conftest import model_config
+
+COUNT = SearchSettings(beam=1, stop="count")
+
+
+@pytest.fixture(scope="module")
+def run(trained_run: Path) -> Path:
+    return trained_run
+
+
+@pytest.fixture(scope="module")
+def translator(run: Path) -> Translator:
+    return Translator.load(run)
+
+
+def lively_model(seed: int = 1) -> Transformer:
+    """A model that says different things of different sources, and comes to an end."""
+    torch.manual_seed(seed)
+    model = Transformer(model_config(d_model=32, num_heads=4, d_k=8, d_v=8), Vocab.shared(50))
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(2.0)
+    return model.eval()
+
+
+def sources(count: int, seed: int = 5) -> list[list[int]]:
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, 15, (count,), generator=generator).tolist()
+    return [torch.randint(4, 50, (n,), generator=generator).tolist() for n in lengths]
+
+
+def greedy_by_hand(model: Transformer, source: list[int], limit: int) -> list[int]:
+    """Take the most probable token again and again, computing everything anew each time."""
+    src, said = torch.tensor([[*source, Vocab.eos]]), [Vocab.bos]
+    while len(said) <= limit:
+        logits = model(src, torch.tensor([said]))[0, -1]
+        logits[[Vocab.pad, Vocab.bos]] = -math.inf
+        token = int(logits.argmax())
+        if token == Vocab.eos:
+            break
+        said.append(token)
+    return said[1:]
+
+
+@torch.no_grad()
+def test_a_beam_of_one_that_counts_is_greedy_without_a_cache() -> None:
+    model, inputs = lively_model(), sources(30)
+    found = TorchEngine(model).translate(inputs, COUNT, [20] * 30)
+    assert [list(hypotheses[0].ids) for hypotheses in found] == [
+        greedy_by_hand(model, source, 20) for source in inputs
+    ]
+    assert len({hypotheses[0].ids for hypotheses in found}) > 10, "they differ"
+
+
+def test_the_score_is_what_teacher_forcing_gives() -> None:
+    engine, inputs = TorchEngine(lively_model()), sources(40)
+    settings = SearchSettings(beam=4, nbest=4)
+    found = engine.translate(inputs, settings, [len(source) + 5 for source in inputs])
+    pairs = [
+        (source, list(hypothesis.ids))
+        for source, hypotheses in zip(inputs, found, strict=True)
+        for hypothesis in hypotheses
+    ]
+    assert len(pairs) == 160
+    forced = engine.log_probs(pairs)
+    for expected, hypothesis in zip(forced, (h for hs in found for h in hs), strict=True):
+        assert hypothesis.log_prob == pytest.approx(expected, abs=1e-5 * max(1, -expected))
+        penalty = ((5 + len(hypothesis.ids) + 1) / 6) ** 0.6
+        assert hypothesis.score == pytest.approx(hypothesis.log_prob / penalty, abs=1e-6)
+
+
+def check_batchings(count: int, sizes: list[int]) -> None:
+    """Translations do not depend on their neighbours, but where two are as good to 1e-5."""
+    model, inputs = lively_model(), sources(count)
+    settings, limits = SearchSettings(beam=4, nbest=2), [20] * count
+    alone = TorchEngine(model, batch_size=1).translate(inputs, settings, limits)
+    near = 0
+    for size in sizes:
+        together = TorchEngine(model, batch_size=size).translate(inputs, settings, limits)
+        for ours, theirs in zip(together, alone, strict=True):
+            if ours[0].ids != theirs[0].ids:
+                assert ours[0].score == pytest.approx(theirs[0].score, abs=1e-5)
+                near += 1
+    assert near <= count * len(sizes) // 100
+
+
+def test_neighbours_change_nothing() -> None:
+    check_batchings(100, [7, 64])
+
+
+@pytest.mark.slow
+def test_neighbours_change_nothing_in_a_thousand_sentences_and_five_batchings() -> None:
+    check_batchings(1000, [2, 7, 32, 64, 200])
+
+
+def test_one_at_a_time_is_exactly_alone() -> None:
+    model, inputs = lively_model(), sources(20)
+    engine = TorchEngine(model, batch_size=1)
+    settings = SearchSettings(nbest=3)
+    together = engine.translate(inputs, settings, [20] * 20)
+    assert together == [engine.translate([source], settings, [20])[0] for source in inputs]
+
+
+def test_what_is_sampled_depends_on_seed_and_key_alone() -> None:
+    engine, inputs = TorchEngine(lively_model()), sources(12)
+    keys = [(number, 0) for number in range(12)]
+
+    def draw(numbers: list[int], seed: int = 1) -> list[list[tuple[int, ...]]]:
+        found = engine.sample(
+            [inputs[n] for n in numbers],
+            SamplingSettings(seed=seed),
+            [20] * len(numbers),
+            [keys[n] for n in numbers],
+            count=3,
+            min_length=0,
+        )
+        return [[hypothesis.ids for hypothesis in hypotheses] for hypotheses in found]
+
+    everything = draw(list(range(12)))
+    assert draw([5]) == [everything[5]]
+    assert draw([11, 3]) == [everything[11], everything[3]]
+    assert draw([5], seed=2) != [everything[5]]
+    assert any(len(set(drawn)) > 1 for drawn in everything)
+
+
+def test_sampling_with_one_choice_is_greedy_and_scores_are_the_models() -> None:
+    engine, inputs = TorchEngine(lively_model()), sources(10)
+    greedy = engine.translate(inputs, COUNT, [20] * 10)
+    for settings in (
+        SamplingSettings(top_k=1),
+        SamplingSettings(top_p=1e-9),
+        SamplingSettings(temperature=1e-4),
+    ):
+        keys = [(number, 0) for number in range(10)]
+        drawn = engine.sample(inputs, settings, [20] * 10, keys, count=1, min_length=0)
+        assert [d[0].ids for d in drawn] == [g[0].ids for g in greedy]
+        for ours, theirs in zip(drawn, greedy, strict=True):
+            assert ours[0].log_prob == pytest.approx(theirs[0].log_prob, abs=1e-4)
+
+
+def test_texts_come_back_in_order_and_nothing_translates_to_nothing(translator: Translator) -> None:
+    texts = ["bana dora", "", "kuti", "   ", "bana dora kuti bun", "\t"]
+    results = translator.translate(texts)
+    assert [result.source for result in results] == texts
+    assert [bool(result.candidates) for result in results] == [
+        True,
+        False,
+        True,
+        False,
+        True,
+        False,
+    ]
+    assert [result.text for result in results][1::2] == ["", "", ""]
+    assert results[2].text == translator.translate(["kuti"])[0].text != ""
+    assert translator.translate([]) == []
+
+
+def test_candidates_are_as_many_as_asked_for_best_first(translator: Translator) -> None:
+    (result,) = translator.translate(["bana dora"], nbest=6)
+    scores = [candidate.score for candidate in result.candidates]
+    assert len(scores) == 6
+    assert scores == sorted(scores, reverse=True)
+    assert result.text == result.candidates[0].text
+    assert len({candidate.ids for candidate in result.candidates}) == 6
+
+
+def test_the_recipes_search_is_used_unless_told_otherwise(translator: Translator) -> None:
+    assert translator.settings() == SearchSettings(beam=4, alpha=0.6)
+    assert translator.settings(beam=2, alpha=1.5, nbest=3).beam == 3
+    for wrong in ({"beam": 0}, {"nbest": 0}, {"alpha": -1.0}, {"alpha": math.nan}):
+        with pytest.raises(RequestError, match="at least|must be a number"):
+            translator.translate(["bana"], **wrong)  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match="NUL"):
+        translator.translate(["ba\0na"])
+
+
+def test_paragraphs_are_translated_by_the_sentence(translator: Translator) -> None:
+    paragraph = "Bana dora. Kuti bun don! Dan?"
+    (whole,) = translator.translate([paragraph], split=True)
+    assert [part.source.strip() for part in whole.parts] == ["Bana dora.", "Kuti bun don!", "Dan?"]
+    alone = translator.translate(["Bana dora.", "Kuti bun don!", "Dan?"])
+    assert whole.text == " ".join(part.text for part in alone).strip()
+    assert whole.candidates[0].log_prob == pytest.approx(
+        sum(a.candidates[0].log_prob for a in alone)
+    )
+    (single,) = translator.translate(["Bana dora."], split=True)
+    assert (single.text, single.parts) == (alone[0].text, ())
+
+
+def test_what_is_longer_than_training_has_seen_is_cut_up_never_off(translator: Translator) -> None:
+    assert 8 <= translator.longest_source <= 12
+    words = " ".join(["bana", "dora", "kuti"] * 20)
+    (result,) = translator.translate([words])
+    assert len(result.parts) > 5
+    assert "".join(part.source for part in result.parts) == words
+    for part in result.parts:
+        assert len(part.source_tokens) <= translator.longest_source
+
+
+def test_alignment_links_every_target_token_to_a_source_token(translator: Translator) -> None:
+    for text in ("bana dora kuti", " ".join(["bana", "dora"] * 12)):
+        (result,) = translator.translate([text])
+        links = translator.alignment(result)
+        assert [target for _, target in links] == list(range(len(result.candidates[0].tokens)))
+        assert all(0 <= source < len(result.source_tokens) for source, _ in links)
+    assert translator.alignment(translator.translate([""])[0]) == []
+
+
+def test_pairs_are_scored_as_they_are_translated(translator: Translator) -> None:
+    (result,) = translator.translate(["bana dora"])
+    best = result.candidates[0]
+    if translator._target.encode(best.text) == list(best.ids):
+        (score,) = translator.score([("bana dora", best.text)])
+        assert score == pytest.approx(best.log_prob, abs=1e-4)
+    good, bad = translator.score([("bana dora", "dora bana"), ("bana dora", "kuti kuti kuti kuti")])
+    assert good > bad
+    with pytest.raises(RequestError, match="longer than the"):
+        translator.score([("bana " * 50, "bana")])
+
+
+def test_many_threads_may_share_a_translator(translator: Translator) -> None:
+    texts = [f"bana {word}" for word in ("dora", "kuti", "bun", "don", "dan", "kon")]
+    expected = [result.text for result in translator.translate(texts)]
+    found: dict[int, list[str]] = {}
+
+    def work(number: int) -> None:
+        found[number] = [result.text for result in translator.translate(texts)]
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == dict.fromkeys(range(4), expected)
+
+
+def test_the_weights_asked_for_are_loaded(run: Path) -> None:
+    assert Translator.load(run).name == str(run / "averaged")
+    assert Translator.load(run, checkpoint="150").name == str(run / "checkpoints/step-00000150")
+    with pytest.raises(CheckpointError, match="no checkpoint of step 151"):
+        Translator.load(run, checkpoint="151")
+    with pytest.raises(CheckpointError, match="nowhere does not exist"):
+        Translator.load(run / "nowhere")
+    last, averaged = (load_model(RunDirectory(run), which).model for which in ("last", None))
+    assert not torch.equal(last.output.weight, averaged.output.weight)
+    assert not averaged.training
+
+
+@pytest.fixture(scope="module")
+def subwords(run: Path) -> Subwords:
+    return RunDirectory(run).subwords()[0]
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 10])
+def test_parts_fit_and_are_the_whole(subwords: Subwords, limit: int) -> None:
+    text = "Bana dora kuti. " + "x" * 50 + " دورا 🙂 " + "bun " * 30
+    parts = split_to_fit(text, subwords, limit, "en")
+    assert "".join(parts) == text
+    for part in parts:
+        assert len(subwords.encode(part)) <= limit or len(part) == 1
+
+
+def test_sentences_are_the_paragraph_again() -> None:
+    paragraph = "Dr. Smith paid $3.50. He left!  Really?\tYes."
+    parts = split_sentences(paragraph, "en")
+    assert "".join(parts) == paragraph
+    assert parts[0].startswith("Dr. Smith paid")
+    assert len(parts) >= 3
