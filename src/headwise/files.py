@@ -61,9 +61,7 @@ def replaced_directory(path: Path) -> Iterator[Path]:
     `restore_replaced` puts it back.
     """
     restore_replaced(path)
-    new = path.with_name(f".{path.name}.new")
-    if new.exists():
-        remove_directory(new)
+    new = _new(path)
     with new_directory(new) as temporary:
         yield temporary
     replaced = _replaced(path)
@@ -76,8 +74,10 @@ def replaced_directory(path: Path) -> Iterator[Path]:
 
 
 def restore_replaced(path: Path) -> None:
-    """Put back a directory whose successor never came."""
-    replaced = _replaced(path)
+    """Put back a directory whose successor never came, and remove one that came too late."""
+    replaced, new = _replaced(path), _new(path)
+    if new.exists():
+        remove_directory(new)
     if not replaced.exists():
         return
     if path.exists():
@@ -89,18 +89,25 @@ def restore_replaced(path: Path) -> None:
 def remove_directory(path: Path) -> None:
     """Remove a directory; its name is gone at once, so that it never stands for half of it."""
     doomed = _temporary(path)
+    remove_abandoned(path.parent, path.name)
     path.rename(doomed)
     shutil.rmtree(doomed)
 
 
-def remove_abandoned(directory: Path, name: str | None = None) -> None:
-    """Remove what processes that are no more were writing, under one name or under any."""
+def remove_abandoned(
+    directory: Path, name: str | None = None, *, whoever_wrote: bool = False
+) -> None:
+    """Remove what processes that are no more were writing, under one name or under any.
+
+    A process with our own number was another: in a container they all have the same.
+    `whoever_wrote` is for a caller who knows that nobody else is writing there.
+    """
     if not directory.is_dir():
         return
     pattern = re.compile(rf"\.{'.+' if name is None else re.escape(name)}\.(\d+)\.tmp")
     for path in directory.iterdir():
         match = pattern.fullmatch(path.name)
-        if match and not _is_alive(int(match[1])):
+        if match and (whoever_wrote or not _is_another_alive(int(match[1]))):
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
@@ -116,6 +123,10 @@ def sync_directory(path: Path) -> None:
         os.close(handle)
 
 
+def _new(path: Path) -> Path:
+    return path.with_name(f".{path.name}.new")
+
+
 def _replaced(path: Path) -> Path:
     return path.with_name(f".{path.name}.replaced")
 
@@ -124,7 +135,9 @@ def _temporary(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
 
-def _is_alive(process: int) -> bool:
+def _is_another_alive(process: int) -> bool:
+    if process == os.getpid():
+        return False
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -131,7 +131,7 @@ def test_a_second_signal_exits_at_once(text: ParallelFiles, tmp_path: Path) -> N
     run = tmp_path / "run"
     # A batch of many seconds, so that the first signal could not be followed yet.
     changes = (
-        "model.d_model=128",
+        "model.d_model=256",
         "model.d_ff=2048",
         "model.num_layers=6",
         "train.batch_tokens=9000",
@@ -142,27 +142,30 @@ def test_a_second_signal_exits_at_once(text: ParallelFiles, tmp_path: Path) -> N
     process.send_signal(signal.SIGTERM)
     time.sleep(0.2)
     process.send_signal(signal.SIGTERM)
-    code, _, _ = finish(process, timeout=20)
-    assert code == 143
+    code, output, _ = finish(process, timeout=20)
+    assert (code, output) == (143, ""), "it did not wait for the batch, nor say that it saved"
+    assert RunDirectory(run).steps() == []
 
 
 def test_a_full_disk_is_said_and_the_last_checkpoint_is_intact(
     text: ParallelFiles, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    changes = ("train.max_steps=8", "train.save_every_steps=4")
+    changes = ("train.max_steps=100000", "train.save_every_steps=4")
+    process = start(command(run, text, *changes))
+    wait_for(run / "checkpoints" / "step-00000004", process)
+    process.kill()
+    process.communicate()
+    last = RunDirectory(run).steps()[-1]
     small = start(
         command(run, text, *changes),
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (60_000, 60_000)),
     )
     code, output, errors = finish(small)
     assert (code, output) == (2, "")
-    last = errors.strip().splitlines()[-1]
-    assert "step-00000004: cannot be saved: File too large: there is no checkpoint yet" in last
-    leftovers = [p.name for p in (run / "checkpoints").iterdir()]
-    assert leftovers == []
-    code, output, errors = finish(start(command(run, text, *changes)))
-    assert code == 0, errors
-    assert "finished at step 8" in output
-    for step in RunDirectory(run).steps():
-        read_checkpoint(RunDirectory(run).step_directory(step))
+    said = errors.strip().splitlines()[-1]
+    assert "cannot be saved: File too large: the last good checkpoint is" in said
+    assert said.endswith(f"step-{last:08}")
+    assert RunDirectory(run).steps()[-1] == last
+    assert not [p for p in (run / "checkpoints").iterdir() if p.name.startswith(".")]
+    read_checkpoint(RunDirectory(run).step_directory(last))

@@ -130,6 +130,7 @@ def test_plot_takes_a_run(finished: Path, tmp_path: Path, headwise: Headwise) ->
         (["--data", "d", "--run", "r"], "manifest.json: cannot be read"),
         (["--data", "d", "--run", "r", "--device", "warp"], "--device warp: torch knows no such"),
         (["--data", "d", "--run", "r", "--device", "cuda"], "--device cuda: this torch sees no"),
+        (["--data", "d", "--run", "r", "--device", "meta"], "--device meta: cannot be used here"),
         (["--data", "d", "--run", "r", "--init-from", "x"], "x does not exist"),
         ([], "Missing option '--run'"),
     ],

@@ -128,7 +128,7 @@ def test_averaging_in_between_changes_nothing(
     config, run = small_config("train.accumulate=2"), tmp_path / "run"
     with pytest.raises(KilledError):
         train(config, run, text=text, on_event=killer(9))
-    average(RunDirectory(run), 2)
+    assert average(RunDirectory(run), 2) == ([4, 8], [])
     train(config, run)
     assert digests(run) == digests(undisturbed)
 
@@ -163,7 +163,9 @@ def test_a_signal_saves_the_last_whole_update(
     assert (report.state.step, report.signal, 128 + report.signal) == (last, number, code)
     directory = RunDirectory(run)
     assert directory.steps() == [4, last]
-    assert read_state(directory.step_directory(last)).interrupted
+    saved = read_state(directory.step_directory(last))
+    assert saved.interrupted
+    assert saved.valid_loss == math.inf
     monkeypatch.undo()
     train(config, run, text=text)
     assert directory.steps() == [4, 8, 12], "what was saved on being told to stop has gone"
@@ -438,12 +440,95 @@ def test_pairs_that_fit_no_batch_are_told_of(text: ParallelFiles, tmp_path: Path
     config = small_config("train.batch_tokens=9", "train.max_steps=1")
     train(config, tmp_path / "run", text=text, on_event=notes.append)
     texts = [note.text for note in notes if isinstance(note, Note) and note.is_warning]
-    assert any("pairs are longer than train.batch_tokens: left out" in text for text in texts)
-    with pytest.raises(DataError, match="none of .* pairs fits a batch: raise train.batch_tokens"):
-        train(small_config("train.batch_tokens=2"), tmp_path / "none", text=text)
+    assert any("are longer than a batch or than the model" in text for text in texts)
+    notes.clear()
     learned = small_config("model.positions=learned", "model.max_positions=8")
-    with pytest.raises(DataError, match="model.max_positions is 8: raise that.*data.max_tokens=7"):
-        train(learned, tmp_path / "positions", text=text)
+    train(learned, tmp_path / "positions", text=text, on_event=notes.append)
+    texts = [note.text for note in notes if isinstance(note, Note) and note.is_warning]
+    assert len(texts) == 2, "of the text to train on, and of that to validate on"
+
+
+def test_what_would_stop_a_run_at_once_leaves_none(
+    undisturbed: Path, text: ParallelFiles, tmp_path: Path
+) -> None:
+    """So that the mended command can be given again under the same name."""
+    with pytest.raises(DataError, match="none of .* pairs fits a batch: raise train.batch_tokens"):
+        train(small_config("train.batch_tokens=2"), tmp_path / "run", text=text)
+    with pytest.raises(CheckpointError, match="is of another model"):
+        train(small_config("model.d_ff=32"), tmp_path / "run", text=text, init_from=undisturbed)
+    with pytest.raises(ConfigError, match="give the run a directory of its own"):
+        train(small_config(), "/", text=text)
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    with pytest.raises(ConfigError, match="link is a link or a mount"):
+        train(small_config(), tmp_path / "link", text=text)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
+
+
+def test_a_validation_line_that_is_too_long_is_told_of(tmp_path: Path) -> None:
+    text = write_text(tmp_path)
+    sentence = text.sources[0].read_text().splitlines()[0]
+    for name, lines in (("v.src", [sentence, "bana " * 50_000]), ("v.tgt", [sentence] * 2)):
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    valid = ParallelFiles.of(tmp_path / "v.src", tmp_path / "v.tgt")
+    notes: list[Event] = []
+    config = small_config("train.max_steps=1")
+    train(config, tmp_path / "run", text=text, valid=valid, on_event=notes.append)
+    texts = [note.text for note in notes if isinstance(note, Note)]
+    assert any(text.startswith("1 of 2 pairs in") for text in texts)
+    assert (
+        read_metrics(tmp_path / "run" / "metrics.jsonl")[-1]["words"] == len(sentence.split()) + 1
+    )
+
+
+def test_fine_tuning_that_was_killed_at_once_still_starts_from_the_other_run(
+    undisturbed: Path, tmp_path: Path
+) -> None:
+    text, config = write_text(tmp_path, seed=7, pairs=60), small_config("train.max_steps=2")
+    with pytest.raises(KilledError):
+        train(config, tmp_path / "run", text=text, init_from=undisturbed, on_event=killer(1))
+    notes: list[Event] = []
+    train(config, tmp_path / "run", on_event=notes.append)
+    assert any("starting from the weights of" in n.text for n in notes if isinstance(n, Note))
+    train(config, tmp_path / "whole", text=text, init_from=undisturbed)
+    assert digest(tmp_path / "run/averaged") == digest(tmp_path / "whole/averaged")
+    assert RunDirectory(tmp_path / "run").origin()["init_from"] == str(undisturbed.resolve())
+
+
+def test_damage_to_an_older_checkpoint_does_not_stop_the_end(
+    text: ParallelFiles, tmp_path: Path
+) -> None:
+    config, run = small_config(), tmp_path / "run"
+    with pytest.raises(KilledError):
+        train(config, run, text=text, on_event=killer(9))
+    (run / "checkpoints/step-00000004/weights.safetensors").write_bytes(b"x")
+    notes: list[Event] = []
+    report = train(config, run, on_event=notes.append)
+    assert report.averaged_steps == (8, 12)
+    texts = [note.text for note in notes if isinstance(note, Note) and note.is_warning]
+    assert any("step-00000004/weights.safetensors: damaged" in text for text in texts)
+
+
+def test_an_average_of_the_users_own_choice_is_kept(text: ParallelFiles, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train(small_config(), run, text=text)
+    average(RunDirectory(run), 1)
+    assert train(small_config(), run).averaged_steps == (12,)
+
+
+def test_too_little_memory_is_said_in_a_sentence(
+    text: ParallelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forward = TrainingStep.forward
+
+    def full(self: TrainingStep, *ids: torch.Tensor) -> object:
+        if RunDirectory(tmp_path / "run").metrics_file.exists():
+            torch.empty(2**60)
+        return forward(self, *ids)
+
+    monkeypatch.setattr(TrainingStep, "forward", full)
+    with pytest.raises(ConfigError, match="not enough memory for update 1: lower train.batch_tok"):
+        train(small_config(), tmp_path / "run", text=text)
 
 
 def test_a_run_made_with_other_processes_is_refused(

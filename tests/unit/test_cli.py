@@ -207,7 +207,8 @@ def test_prepare_says_what_it_made_and_what_it_left_out(tmp_path: Path) -> None:
     first, *rest = result.stdout.splitlines()
     assert first.endswith(f"vocabulary 280: {tmp_path / 'd'}")
     assert rest == [
-        "  training text: left out 30 of 180 pairs: an empty side",
+        "  training text: left out 30 of 180 pairs: an empty side "
+        f"({tmp_path}/t.tsv:5, {tmp_path}/t.tsv:11, {tmp_path}/t.tsv:17, …)",
         "  training text: took off 180 times: carriage return",
     ]
     again = headwise("prepare", *arguments, *sizes)

@@ -14,7 +14,7 @@ FILE = click.Path(path_type=Path)
 
 def _columns(_: click.Context, __: click.Parameter, value: str) -> tuple[int, int]:
     first, _comma, second = value.partition(",")
-    if not (first.isdigit() and second.isdigit()):
+    if not (first.isdecimal() and second.isdecimal()):
         raise click.BadParameter(f"{value!r} is not two column numbers, as in 1,2")
     return int(first), int(second)
 

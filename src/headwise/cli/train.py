@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headwise.cli.output import show
+from headwise.cli.output import error_line, show
 from headwise.cli.text_options import (
     FILE,
     summary,
@@ -157,7 +157,9 @@ def average(run: Path, last: int | None) -> None:
     directory = RunDirectory(run)
     wanted = last or directory.config().train.average_last
     with directory.locked():
-        steps = average_checkpoints(directory, wanted)
+        steps, problems = average_checkpoints(directory, wanted)
+    for problem in problems:
+        error_line(f"passed over: {problem}")
     found = f"{len(steps)} checkpoints" if len(steps) > 1 else "1 checkpoint"
     fewer = f", all there are of the {wanted} asked for" if len(steps) < wanted else ""
     show(f"averaged {found}{fewer} (steps {', '.join(map(str, steps))}): {directory.averaged}")

@@ -142,7 +142,7 @@ def _shows_progress(source: Path | None, target: Path | None) -> bool:
     """Return whether a bar would be in nobody's way: not between what a person types and reads."""
     reads_terminal = source is None and sys.stdin.isatty()
     writes_terminal = target is None and sys.stdout.isatty()
-    return not reads_terminal and not writes_terminal
+    return sys.stderr.isatty() and not reads_terminal and not writes_terminal
 
 
 def _write(stream: BinaryIO, content: bytes) -> None:

@@ -1,6 +1,8 @@
 """Long work as it is seen: a live view on a terminal, plain lines anywhere else; on stderr."""
 
+import os
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -17,10 +19,14 @@ if TYPE_CHECKING:
     from headwise.training.events import Event, Updated, Validated
 
 
+_SILENCE_SECONDS = 60.0
+"""How long a log stays without a line."""
+
+
 @contextmanager
 def watch() -> Iterator["PlainWatch | LiveWatch"]:
     """Yield what to tell of the work: its progress, its events, and what else there is to say."""
-    if not sys.stderr.isatty():
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield PlainWatch()
         return
     from rich.console import Console
@@ -36,21 +42,25 @@ class PlainWatch:
 
     def __init__(self) -> None:
         self._left = TimeLeft()
+        self._said = time.monotonic()
 
     def progress(self, what: str, done: int, of: int | None) -> None:
-        """Say nothing: a log has no use for a bar."""
+        """Print a line a minute, where it takes minutes."""
+        if time.monotonic() - self._said > _SILENCE_SECONDS:
+            self.say(f"{what}: {done:,} pairs")
 
     def say(self, line: str, is_warning: bool = False) -> None:
         """Print a line."""
+        self._said = time.monotonic()
         click.echo(f"warning: {line}" if is_warning else line, err=True, color=colour())
 
     def event(self, event: "Event") -> None:
-        """Print what happened; of updates, the logged ones."""
+        """Print what happened; of updates, the logged ones, or one a minute."""
         from headwise.training.events import Updated
 
         if isinstance(event, Updated):
             left = self._left.after(event)
-            if event.logged:
+            if event.logged or time.monotonic() - self._said > _SILENCE_SECONDS:
                 self.say(f"{_figures(event)}  {left}".rstrip())
             return
         for line, is_warning in _lines(event):

@@ -50,21 +50,24 @@ class Batches:
     """Cut stored pairs into batches of at most `batch_tokens` positions on each side.
 
     Positions count padding too, so that the budget bounds memory. Pairs that are longer than the
-    budget on either side fit no batch; `too_long` lists them.
+    budget on either side, or than `longest`, fit no batch; `too_long` lists them.
 
     Paper: §5.1.
     """
 
-    def __init__(self, shards: TokenShards, *, batch_tokens: int, seed: int) -> None:
+    def __init__(
+        self, shards: TokenShards, *, batch_tokens: int, seed: int, longest: int | None = None
+    ) -> None:
         self._shards = shards
         self._budget = batch_tokens
         self._seed = seed
         # Each side has one more position than tokens: eos, or bos before and eos after.
         self._source_lengths = shards.lengths("source") + 1
         self._target_lengths = shards.lengths("target") + 1
-        longest = np.maximum(self._source_lengths, self._target_lengths)
-        self.too_long: Indices = np.flatnonzero(longest > batch_tokens)
-        self._usable: Indices = np.flatnonzero(longest <= batch_tokens)
+        longer = np.maximum(self._source_lengths, self._target_lengths)
+        fits = longer <= min(batch_tokens, longest or batch_tokens)
+        self.too_long: Indices = np.flatnonzero(~fits)
+        self._usable: Indices = np.flatnonzero(fits)
         self.target_tokens = int(self._target_lengths[self._usable].sum())
         """Target tokens of an epoch, ends of sentences included."""
 

@@ -11,9 +11,12 @@ import gc
 import json
 import os
 import signal
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass
 from multiprocessing import get_context
@@ -34,6 +37,9 @@ from headwise.files import new_directory, write_file
 Text = ParallelFiles | TsvFile
 Progress = Callable[[str, int, int | None], None]
 """Told what is being done, how many pairs of it are done, and of how many if that is known."""
+
+_PAIRS_FOR_ONE_PROCESS = 10_000
+"""So many are encoded before other processes would have been started."""
 
 _BLOCKS_AHEAD = 4
 """Blocks for each process that may be under way at once: the bound on memory."""
@@ -82,7 +88,7 @@ def prepare(
             valid,
             config,
             lenient,
-            processes or _all_cores(),
+            processes,
             subwords,
             on_progress,
         )
@@ -94,7 +100,7 @@ def _prepare_in(
     valid: Text | None,
     config: Config,
     lenient: bool,
-    processes: int,
+    processes: int | None,
     subwords: tuple[Subwords, Subwords] | None,
     on_progress: Progress,
 ) -> PreparedReport:
@@ -105,6 +111,8 @@ def _prepare_in(
     sample = sample_pairs(pairs, data.sample_pairs if subwords is None else 1, seed)
     if not sample:
         raise DataError(f"nothing to train on: of {counts.pairs:,} pairs none can be used")
+    if processes is None:
+        processes = _all_cores() if counts.pairs > _PAIRS_FOR_ONE_PROCESS else 1
     if subwords is None:
         on_progress("learning subwords", 0, None)
         subwords = _learn(sample, data)
@@ -139,6 +147,12 @@ def _prepare_in(
             for block in _encoded(encoder, valid, processes):
                 valid_report.add(block.report)
                 held_out.add(block.train)
+    if not len(train):
+        raise DataError(
+            f"nothing to train on: of {train_report.pairs:,} pairs, {len(held_out):,} were held "
+            "out to validate on and the others left out: give more text, or --valid-src and "
+            "--valid-tgt"
+        )
     report = PreparedReport(
         train=train_report,
         valid=valid_report,
@@ -184,9 +198,19 @@ def _encoded(encoder: Encoder, text: Text, processes: int) -> Iterator[EncodedBl
             with _without_interrupts():
                 under_way.append(pool.submit(_encode, block))
             if len(under_way) >= processes * _BLOCKS_AHEAD:
-                yield under_way.popleft().result()
+                yield _result(under_way)
         while under_way:
-            yield under_way.popleft().result()
+            yield _result(under_way)
+
+
+def _result(under_way: "deque[Future[EncodedBlock]]") -> EncodedBlock:
+    try:
+        return under_way.popleft().result()
+    except BrokenProcessPool as error:
+        raise DataError(
+            "a process that encodes has ended: is there too little memory for --processes as many? "
+            "In a script of your own, call this under `if __name__ == '__main__':`"
+        ) from error
 
 
 @contextmanager
@@ -209,8 +233,16 @@ _encoder: Encoder | None = None
 def _set_encoder(encoder: Encoder) -> None:
     global _encoder
     _encoder = encoder
+    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
     # Encoding makes lists by the thousand and no cycles: looking for some costs 7 % of its time.
     gc.disable()
+
+
+def _end_with_parent(parent: int) -> None:
+    """End this process once its parent has gone without a word."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)
 
 
 def _encode(block: Block) -> EncodedBlock:

@@ -1,5 +1,7 @@
 """The checkpoints of a run together: which to go on from, which to use, which to keep."""
 
+import math
+from contextlib import suppress
 from pathlib import Path
 
 import torch
@@ -7,13 +9,16 @@ import torch
 from headwise.errors import CheckpointError
 from headwise.files import remove_directory, replaced_directory
 from headwise.runs.checkpoint import (
+    WEIGHTS,
     Checkpoint,
     read_checkpoint,
     read_state,
     read_weights,
+    verify,
     write_weights,
 )
 from headwise.runs.directory import RunDirectory
+from headwise.runs.state import TrainingState
 
 
 def last_good(run: RunDirectory, *, set_aside: bool = True) -> tuple[Checkpoint | None, list[str]]:
@@ -72,17 +77,29 @@ def choose(run: RunDirectory, which: str | None = None) -> Path:
     return run.step_directory(step)
 
 
-def average(run: RunDirectory, last: int) -> list[int]:
-    """Average the weights of the last checkpoints into RUN/averaged; return their steps.
+def average(run: RunDirectory, last: int) -> tuple[list[int], list[str]]:
+    """Average the weights of the last checkpoints into RUN/averaged.
 
-    Checkpoints saved because training was told to stop are not among them: the average is the one
-    that an undisturbed run would have.
+    Return their steps, and what is wrong with those that were passed over. Checkpoints saved
+    because training was told to stop are not among them: the average is the one that an
+    undisturbed run would have.
 
     Paper: §6.1, the last 5 checkpoints (base) or 20 (big), written at 10-minute intervals.
     """
-    steps = due_steps(run)[-last:]
+    steps: list[int] = []
+    problems: list[str] = []
+    for step in reversed(due_steps(run)):
+        if len(steps) == last:
+            break
+        try:
+            verify(run.step_directory(step), (WEIGHTS,))
+        except CheckpointError as error:
+            problems.append(str(error))
+            continue
+        steps.insert(0, step)
     if not steps:
-        raise CheckpointError(f"{run.path} has no checkpoint to average yet")
+        why = f": {'; '.join(problems)}" if problems else ""
+        raise CheckpointError(f"{run.path} has no checkpoint to average yet{why}")
     sums: dict[str, torch.Tensor] = {}
     dtypes: dict[str, torch.dtype] = {}
     for step in steps:
@@ -98,12 +115,15 @@ def average(run: RunDirectory, last: int) -> list[int]:
     averaged = {name: (total / len(steps)).to(dtypes[name]) for name, total in sums.items()}
     with replaced_directory(run.averaged) as directory:
         write_weights(directory, averaged, {"steps": steps})
-    return steps
+    return steps, problems
 
 
 def due_steps(run: RunDirectory) -> list[int]:
-    """List the steps of the checkpoints that were due, not saved on being told to stop."""
-    return [step for step in run.steps() if not read_state(run.step_directory(step)).interrupted]
+    """List the steps of the checkpoints that were due, not saved on being told to stop.
+
+    One that is damaged is not among them.
+    """
+    return [step for step, state in _states(run).items() if not state.interrupted]
 
 
 def prune(run: RunDirectory, *, keep: int, best: int) -> None:
@@ -112,24 +132,27 @@ def prune(run: RunDirectory, *, keep: int, best: int) -> None:
     One that was saved on being told to stop goes as soon as a later one exists. A damaged one
     neither counts nor goes: it is for whoever resumes to find.
     """
-    steps = run.steps()
-    due: list[int] = []
-    stops: list[int] = []
-    for step in steps:
-        try:
-            state = read_state(run.step_directory(step))
-        except CheckpointError:
-            continue
-        (stops if state.interrupted else due).append(step)
-    kept = {*due[-keep:], best, steps[-1]}
-    for step in {*due, *stops} - kept:
+    states = _states(run)
+    due = [step for step, state in states.items() if not state.interrupted]
+    kept = {*due[-keep:], best, *run.steps()[-1:]}
+    for step in states.keys() - kept:
         remove_directory(run.step_directory(step))
+
+
+def _states(run: RunDirectory) -> dict[int, TrainingState]:
+    """Read the states of all checkpoints whose state can be read."""
+    states = {}
+    for step in run.steps():
+        with suppress(CheckpointError):
+            states[step] = read_state(run.step_directory(step))
+    return states
 
 
 def _best_step(run: RunDirectory, steps: list[int]) -> int:
     """Return the step with the lowest validation loss; the last where none was validated."""
-    losses = {step: read_state(run.step_directory(step)).valid_loss for step in steps}
-    return min(reversed(steps), key=lambda step: losses[step])
+    losses = {step: state.valid_loss for step, state in _states(run).items()}
+    known = {step: loss for step, loss in losses.items() if math.isfinite(loss)}
+    return min(reversed(known), key=lambda step: known[step], default=steps[-1])
 
 
 def _set_aside(directory: Path) -> None:

@@ -116,8 +116,8 @@ class RunDirectory:
                 raise CheckpointError(
                     f"{self.path}: another process is writing to this run: wait for it, or stop it"
                 ) from error
-            remove_abandoned(self.path)
-            remove_abandoned(self.checkpoints)
+            remove_abandoned(self.path, whoever_wrote=True)
+            remove_abandoned(self.checkpoints, whoever_wrote=True)
             restore_replaced(self.averaged)
             yield
 

@@ -7,13 +7,14 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from headwise import __version__
 from headwise.files import replace_file
 from headwise.runs.directory import RunDirectory
 
-_KEPT_BITS = ("torch", "threads", "processes", "device", "cpu")
+_KEPT_BITS = ("headwise", "torch", "numpy", "threads", "processes", "device", "cpu")
 """What must be the same for a resumed run to be the same to the last bit."""
 
 
@@ -24,6 +25,7 @@ def describe(device: torch.device, processes: int) -> dict[str, Any]:
         "headwise": __version__,
         "python": platform.python_version(),
         "torch": torch.__version__,
+        "numpy": np.__version__,
         "platform": platform.platform(),
         "cpu": cpu_name(),
         "cores": cores(),
@@ -71,6 +73,6 @@ def _read(path: Path) -> list[dict[str, Any]]:
     """Read the sessions so far; a file that cannot be read is a history lost, not a run."""
     try:
         sessions = json.loads(path.read_text("utf-8"))["sessions"]
+        return [session for session in sessions if isinstance(session, dict)]
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return []
-    return [session for session in sessions if isinstance(session, dict)]

@@ -1,13 +1,14 @@
 """The run's diary: one JSON object on each line of metrics.jsonl.
 
-A line's `kind` is "train" (means over the updates since the last such line) or "valid" (the whole
-validation text). Both have `step`, `epoch` (a fraction: 1.5 is the middle of the second) and
-`minutes` of training.
+A line's `kind` is "train" (means over the updates since the last such line, or since the session
+began) or "valid" (the whole validation text). Both have `step`, `epoch` (a fraction: 1.5 is the
+middle of the second) and `minutes` of training.
 """
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +20,26 @@ class MetricsFile:
     """Append to a run's metrics.jsonl, from a step on."""
 
     def __init__(self, path: Path, *, step: int) -> None:
-        """Open the file to go on after `step`; lines of later steps, which never were, go."""
+        """Open the file to go on after `step`; lines of later steps, which never were, go.
+
+        So do lines that cannot be read: `unreadable` says how many.
+        """
+        self._path = path
+        self.unreadable = 0
         if path.exists():
-            before = [line for line in read_metrics(path) if line["step"] <= step]
+            lines = list(_parsed(path))
+            self.unreadable = sum(isinstance(line, CheckpointError) for line in lines)
+            before = [line for line in lines if isinstance(line, dict) and line["step"] <= step]
             replace_file(path, "".join(_as_line(line) for line in before).encode())
         self._file = path.open("a", encoding="utf-8")
 
     def add(self, values: Mapping[str, object]) -> None:
         """Append one line; readers see it at once."""
-        self._file.write(_as_line(values))
-        self._file.flush()
+        try:
+            self._file.write(_as_line(values))
+            self._file.flush()
+        except OSError as error:
+            raise CheckpointError(f"{self._path}: cannot be written: {error.strerror}") from error
 
     def sync(self) -> None:
         """Flush to disk what has been appended."""
@@ -36,26 +47,38 @@ class MetricsFile:
 
     def close(self) -> None:
         """End writing."""
-        self._file.close()
+        # What a full disk refused has been told already.
+        with suppress(OSError):
+            self._file.close()
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
     """Read a metrics.jsonl; a last line that was cut short by the end of its writer is left out."""
+    found = []
+    for line in _parsed(path):
+        if isinstance(line, CheckpointError):
+            raise line
+        found.append(line)
+    return found
+
+
+def _parsed(path: Path) -> Iterator[dict[str, Any] | CheckpointError]:
+    """Yield each line, or what is wrong with it."""
     try:
         text = path.read_bytes().decode("utf-8", "replace")
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
     *lines, _torn = text.split("\n")
-    found = []
     for number, line in enumerate(lines, start=1):
         try:
             values = json.loads(line)
         except (ValueError, RecursionError) as error:
-            raise CheckpointError(f"{path}:{number}: not JSON: {error}") from error
-        if not _is_well_formed(values):
-            raise CheckpointError(f"{path}:{number}: not a line of metrics")
-        found.append(values)
-    return found
+            yield CheckpointError(f"{path}:{number}: not JSON: {error}")
+            continue
+        if _is_well_formed(values):
+            yield values
+        else:
+            yield CheckpointError(f"{path}:{number}: not a line of metrics")
 
 
 def _is_well_formed(values: object) -> bool:

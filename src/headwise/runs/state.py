@@ -22,6 +22,8 @@ class TrainingState:
     """Target tokens trained on."""
     minutes: float = 0.0
     """Wall clock spent training."""
+    due_minutes: float = 0.0
+    """The wall clock when a checkpoint was last due and saved."""
     interrupted: bool = False
     """Whether this was saved because training was told to stop, not because it was due: such a
     checkpoint is for going on from, not for averaging."""

@@ -17,7 +17,7 @@ def model_weights(model: Transformer) -> dict[str, Tensor]:
 def load_weights(model: Transformer, weights: Mapping[str, Tensor], source: str) -> None:
     """Copy tensors into a model; `source` is how error messages call where they come from."""
     parameters = dict(model.named_parameters())
-    _check_names(parameters, weights, source)
+    check_names(parameters, weights, source)
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(weights[name])
@@ -43,7 +43,7 @@ def load_optimizer(
     for name, parameter in model.named_parameters():
         expected |= {f"{name}.exp_avg": parameter, f"{name}.exp_avg_sq": parameter}
         expected[f"{name}.step"] = torch.zeros(())
-    _check_names(expected, tensors, source)
+    check_names(expected, tensors, source)
     for name, parameter in model.named_parameters():
         optimizer.state[parameter] = {
             key: tensors[f"{name}.{key}"].to(parameter.device)
@@ -51,7 +51,7 @@ def load_optimizer(
         }
 
 
-def _check_names(expected: Mapping[str, Tensor], found: Mapping[str, Tensor], source: str) -> None:
+def check_names(expected: Mapping[str, Tensor], found: Mapping[str, Tensor], source: str) -> None:
     """Raise CheckpointError unless the tensors found have the names and shapes expected."""
     for name in expected.keys() - found.keys():
         raise CheckpointError(f"{source}: has no tensor {name!r}: it is of another model")

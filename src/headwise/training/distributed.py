@@ -105,5 +105,13 @@ def choose_device(name: str | None, local_rank: int = 0) -> torch.device:
         if not torch.cuda.is_available():
             raise ConfigError(f"--device {name}: this torch sees no such device on this machine")
         device = torch.device("cuda", local_rank if device.index is None else device.index)
+    try:
+        if device.type == "meta":
+            raise RuntimeError("it holds no numbers")
+        torch.zeros(1, device=device).sum().item()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        reason = str(error).splitlines()[0]
+        raise ConfigError(f"--device {device}: cannot be used here: {reason}") from error
+    if device.type == "cuda":
         torch.cuda.set_device(device)
     return device

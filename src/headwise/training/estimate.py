@@ -65,7 +65,8 @@ def estimate(
     best = float("inf")
     for _ in range(_ROUNDS):
         start = time.perf_counter()
-        with torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
+        half = torch.autocast(device.type, torch.bfloat16, enabled=train.precision == "bfloat16")
+        with half, torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
             sums, count = step(batch.src, batch.tgt_in, batch.tgt_out)
         (sums.smoothed / count).backward()
         tokens = int(count)

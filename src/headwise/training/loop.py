@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from headwise.config import Config
 from headwise.data.batches import Batch, Batches
-from headwise.errors import CheckpointError, DivergenceError
+from headwise.errors import CheckpointError, ConfigError, DivergenceError
 from headwise.model import Transformer, check_batch
 from headwise.runs.checkpoint import Checkpoint, write_checkpoint
 from headwise.runs.checkpoints import prune
@@ -27,7 +27,7 @@ from headwise.runs.metrics import MetricsFile
 from headwise.runs.state import TrainingState
 from headwise.runs.weights import load_optimizer, load_weights, model_weights, optimizer_tensors
 from headwise.training.distributed import World
-from headwise.training.events import Event, Saved, Updated, Validated
+from headwise.training.events import Event, Note, Saved, Updated, Validated
 from headwise.training.memory import peak_mib
 from headwise.training.optimizer import adam
 from headwise.training.schedule import learning_rate
@@ -100,8 +100,18 @@ class TrainingLoop:
         metrics = None
         if self._world.is_first:
             metrics = MetricsFile(self._run.metrics_file, step=self.state.step)
+            if metrics.unreadable:
+                lines = f"{metrics.unreadable:,} lines of {self._run.metrics_file}"
+                self._on_event(Note(text=f"{lines} could not be read: left out", is_warning=True))
         try:
             return self._until_the_end(wish, metrics)
+        except RuntimeError as error:
+            if not _is_out_of_memory(error):
+                raise
+            raise ConfigError(
+                f"there is not enough memory for update {self.state.step + 1:,}: lower "
+                "train.batch_tokens, and raise train.accumulate by as much for the same updates"
+            ) from error
         finally:
             if metrics is not None:
                 metrics.close()
@@ -111,7 +121,7 @@ class TrainingLoop:
         stream = BatchStream(self._batches, epoch=state.epoch, batch=state.batch)
         window = Window()
         began = time.monotonic() - 60 * state.minutes
-        saved_at = state.minutes
+        saved_at = state.due_minutes
         # The clock and the signals are each process's own; what follows from them is common.
         minutes, signal = state.minutes, 0
         while True:
@@ -121,7 +131,8 @@ class TrainingLoop:
                 return Ending(state=self.state, reason=reason)
             if signal or not self._update(stream, window, minutes, wish):
                 if self._saved_step < self.state.step:
-                    self._write(replace(self.state, interrupted=True, minutes=minutes))
+                    stopped = replace(self.state, interrupted=True, valid_loss=math.inf)
+                    self._write(replace(stopped, minutes=minutes))
                 signal = signal or wish.number
                 return Ending(state=self.state, reason="told to stop", signal=signal)
             agreed = self._world.largest([(time.monotonic() - began) / 60, float(wish.number)])
@@ -249,7 +260,7 @@ class TrainingLoop:
         if self._valid is not None:
             self._validate(self._valid, metrics)
         (minutes,) = self._world.largest([(time.monotonic() - began) / 60])
-        self.state = replace(self.state, minutes=minutes)
+        self.state = replace(self.state, minutes=minutes, due_minutes=minutes)
         if metrics is not None:
             metrics.sync()
         self._write(self.state)
@@ -300,3 +311,8 @@ class TrainingLoop:
         if not steps:
             return "there is no checkpoint yet"
         return f"the last good checkpoint is {self._run.step_directory(steps[-1])}"
+
+
+def _is_out_of_memory(error: RuntimeError) -> bool:
+    # On CPU torch has no exception of its own for it.
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,8 @@ from types import FrameType
 
 from headwise.config import TrainConfig
 from headwise.runs.state import TrainingState
+
+_SHOW_CURSOR = b"\x1b[?25h\n"
 
 
 def share_done(train: TrainConfig, state: TrainingState, epochs: float, minutes: float) -> float:
@@ -57,6 +60,8 @@ def stop_signals() -> Iterator[StopSignal]:
 
     def handle(number: int, _: FrameType | None) -> None:
         if wish.number:
+            if sys.stderr.isatty():
+                os.write(2, _SHOW_CURSOR)  # A live view may have hidden it.
             os._exit(128 + number)
         wish.number = number
 

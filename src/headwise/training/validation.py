@@ -49,17 +49,14 @@ class ValidationResult:
 class ValidationText:
     """Validation pairs in batches, and how many words they have."""
 
-    def __init__(self, shards: TokenShards, target: Subwords, *, batch_tokens: int) -> None:
-        longest = max(
-            (int(shards.lengths(side).max()) + 1 for side in ("source", "target")), default=0
-        )
-        # A pair longer than any batch of training still has to be validated.
-        self._batches = Batches(shards, batch_tokens=max(batch_tokens, longest), seed=0)
-        self._places = list(self._batches.epoch(0))
+    def __init__(self, batches: Batches, shards: TokenShards, target: Subwords) -> None:
+        self._batches = batches
+        self._places = list(batches.epoch(0))
         # Words as white space parts them, and the end of each sentence, which is predicted too.
         self.words = sum(
-            len(target.decode(shards.sequence("target", pair).tolist()).split()) + 1
-            for pair in range(len(shards))
+            len(target.decode(shards.sequence("target", int(pair)).tolist()).split()) + 1
+            for place in self._places
+            for pair in place
         )
 
     def measure(self, step: nn.Module, world: World, autocast: torch.autocast) -> ValidationResult:

@@ -12,7 +12,6 @@ import torch
 
 from headwise.config import Config, Vocab
 from headwise.data import PreparedReport, Text, TokenShards, prepare
-from headwise.data.batches import Batches
 from headwise.data.prepare import Progress
 from headwise.model import Transformer
 from headwise.runs.environment import describe
@@ -20,6 +19,7 @@ from headwise.training.distributed import choose_device
 from headwise.training.estimate import Estimate, estimate, invented_batch, small_batch
 from headwise.training.memory import available_mib
 from headwise.training.step import TrainingStep
+from headwise.workflows.new_run import training_batches
 
 _EXTRAS = {"plot": "matplotlib", "tensorboard": "tensorboard"}
 _GEMM_SIZE = 1024
@@ -65,7 +65,7 @@ def diagnose(
     batch = None
     if text is not None:
         with tempfile.TemporaryDirectory(prefix="headwise-doctor-") as name:
-            directory, train = Path(name) / "data", config.train
+            directory = Path(name) / "data"
             report = prepare(
                 text,
                 config,
@@ -76,7 +76,7 @@ def diagnose(
                 on_progress=on_progress,
             )
             shards = TokenShards(directory / "train")
-            batches = Batches(shards, batch_tokens=train.batch_tokens, seed=train.seed)
+            batches = training_batches(shards, config)
             too_long = len(batches.too_long)
             if len(batches):
                 batch, padding = small_batch(batches), batches.padding()

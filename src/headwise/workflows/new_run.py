@@ -5,10 +5,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from headwise.config import Config
+import torch
+
+from headwise.config import Config, Vocab
 from headwise.data import (
     ParallelFiles,
     PreparedReport,
+    Subwords,
     Text,
     TokenShards,
     TsvFile,
@@ -16,10 +19,15 @@ from headwise.data import (
     prepare,
     save_subwords,
 )
+from headwise.data.batches import Batches
 from headwise.data.prepare import Progress
 from headwise.errors import ConfigError, DataError
 from headwise.files import new_directory, write_file
+from headwise.model import Transformer
+from headwise.runs.checkpoint import read_weights
+from headwise.runs.checkpoints import choose
 from headwise.runs.directory import RunDirectory, differences
+from headwise.runs.weights import check_names
 
 _SHARDS = ("train", "valid")
 
@@ -37,8 +45,13 @@ def make_run(
     on_progress: Progress,
 ) -> PreparedReport | None:
     """Make a run directory, whole or not at all; return what became of its text, if it had any."""
+    if not path.name:
+        raise ConfigError(f"--run {path}: give the run a directory of its own, as in runs/ende")
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ConfigError(f"{path} exists and is not a run: choose another name for --run")
+    if path.is_symlink() or path.is_mount():
+        # What is made aside could not take its place.
+        raise ConfigError(f"{path} is a link or a mount: name a new directory inside it")
     if (text is None) == (data is None):
         raise ConfigError(
             f"{path} is a new run: give its text (--src and --tgt, or --tsv), or prepared --data"
@@ -64,6 +77,7 @@ def make_run(
                 "give its text instead of --data, and it is cut as that run's was"
             )
         save_subwords(temporary, *cut_by)
+        _check_trainable(prepared, config, cut_by, init_from)
         origin = {
             "text": describe_text(text),
             "valid": describe_text(valid),
@@ -76,6 +90,35 @@ def make_run(
         (temporary / "checkpoints").mkdir()
         write_file(temporary / "config.toml", config.to_toml().encode())
     return report
+
+
+def training_batches(shards: TokenShards, config: Config) -> Batches:
+    """Cut pairs into batches, without those that the model cannot take."""
+    model, train = config.model, config.train
+    longest = model.max_positions if model.positions == "learned" else None
+    return Batches(shards, batch_tokens=train.batch_tokens, seed=train.seed, longest=longest)
+
+
+def _check_trainable(
+    prepared: Path,
+    config: Config,
+    subwords: tuple[Subwords, Subwords],
+    init_from: RunDirectory | None,
+) -> None:
+    """Find what would stop training before its first update, while there is no run yet."""
+    shards = TokenShards(prepared / "train")
+    if not len(training_batches(shards, config)):
+        raise DataError(
+            f"none of {len(shards):,} pairs fits a batch: raise train.batch_tokens, or "
+            "model.max_positions where positions are learned"
+        )
+    source, target = subwords
+    with torch.device("meta"):
+        vocab = Vocab(source_size=len(source), target_size=len(target))
+        model = Transformer(config.model, vocab)
+    if init_from is not None:
+        chosen = choose(init_from)
+        check_names(dict(model.named_parameters()), read_weights(chosen), str(chosen))
 
 
 def check_run(
@@ -106,10 +149,10 @@ def check_run(
 
 def data_directory(run: RunDirectory, data: Path | None) -> Path:
     """Find the encoded text of a run: its own, the one given, or the one it was made from."""
-    own = run.path / "data"
-    if own.is_dir():
+    own, elsewhere = run.path / "data", run.origin().get("data")
+    if own.is_dir() or (data is None and not isinstance(elsewhere, str)):
         return own
-    directory = data or Path(str(run.origin().get("data")))
+    directory = data or Path(str(elsewhere))
     if not directory.is_dir():
         raise DataError(f"{directory}: the run's data is no longer there: give it with --data")
     if fingerprint(directory) != run.origin().get("data_sha256"):
@@ -151,6 +194,8 @@ def _size(path: Path) -> int:
 
 
 def _names(files: object) -> str:
-    if not isinstance(files, list):
-        return "other ones"
-    return ", ".join(f"{file[0]} ({file[1]:,} bytes)" for file in files)
+    if not files:
+        return "none"
+    if not isinstance(files, list) or not all(isinstance(file, list) for file in files):
+        return "unknown"
+    return ", ".join(f"{file[0]} ({file[1]} bytes)" for file in files if len(file) > 1)

@@ -8,11 +8,10 @@ from pathlib import Path
 
 import torch
 
-from headwise.config import Config, ModelConfig, Vocab
+from headwise.config import Config, Vocab
 from headwise.data import PreparedReport, Text, TokenShards
-from headwise.data.batches import Batches
 from headwise.data.prepare import Progress
-from headwise.errors import CheckpointError, DataError
+from headwise.errors import CheckpointError
 from headwise.model import Transformer
 from headwise.runs.checkpoint import read_manifest, read_weights
 from headwise.runs.checkpoints import average, choose, due_steps, last_good
@@ -26,7 +25,7 @@ from headwise.training.events import Event, Note
 from headwise.training.loop import TrainingLoop
 from headwise.training.stops import stop_signals
 from headwise.training.validation import ValidationResult, ValidationText
-from headwise.workflows.new_run import check_run, data_directory, make_run
+from headwise.workflows.new_run import check_run, data_directory, make_run, training_batches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +92,7 @@ def train(
         check_run(directory, config, text=text, valid=valid, data=prepared, init_from=first)
         with directory.locked() if world.is_first else nullcontext():
             tell = on_event if world.is_first else (lambda _: None)
-            return _train(directory, config, prepared, first, world, tell)
+            return _train(directory, config, prepared, world, tell)
     finally:
         world.leave()
 
@@ -102,16 +101,15 @@ def _train(
     run: RunDirectory,
     config: Config,
     data: Path | None,
-    first: RunDirectory | None,
     world: World,
     tell: Callable[[Event], None],
 ) -> TrainReport:
     # A function of its own, so that nothing of the loop is left when the processes part: taking
     # leave while DistributedDataParallel is still held would hang now and then.
-    loop = _loop(run, config, data, first, world, tell)
+    loop = _loop(run, config, data, world, tell)
     with stop_signals() as wish:
         ending = loop.run(wish)
-    steps = [] if ending.signal else _average(run, config.train.average_last, world)
+    steps = [] if ending.signal else _average(run, config.train.average_last, world, tell)
     return TrainReport(
         run=run.path,
         is_first=world.is_first,
@@ -127,23 +125,25 @@ def _loop(
     run: RunDirectory,
     config: Config,
     data: Path | None,
-    first: RunDirectory | None,
     world: World,
     tell: Callable[[Event], None],
 ) -> TrainingLoop:
     """Put the loop together, where the last good checkpoint left it."""
     source, target = run.subwords()
     vocab = Vocab(source_size=len(source), target_size=len(target))
-    train, directory = config.train, data_directory(run, data)
+    directory = data_directory(run, data)
     shards = TokenShards(directory / "train"), TokenShards(directory / "valid")
     if world.is_first:
         for part in shards:
             part.verify()
-    batches = Batches(shards[0], batch_tokens=train.batch_tokens, seed=train.seed)
-    _check_lengths(batches, shards[0], config.model, tell)
+    batches, valid_batches = (training_batches(part, config) for part in shards)
+    for part, cut in zip(shards, (batches, valid_batches), strict=True):
+        if count := len(cut.too_long):
+            what = f"{count:,} of {len(part):,} pairs in {part.directory} are longer than a batch"
+            tell(Note(text=f"{what} or than the model's positions: left out", is_warning=True))
     valid = None
-    if len(shards[1]):
-        valid = ValidationText(shards[1], target, batch_tokens=train.batch_tokens)
+    if len(valid_batches):
+        valid = ValidationText(valid_batches, shards[1], target)
     else:
         tell(Note(text="there are no pairs to validate on", is_warning=True))
     model = _new_model(config, vocab)
@@ -154,8 +154,8 @@ def _loop(
     if checkpoint is not None:
         loop.resume(checkpoint)
         tell(Note(text=f"going on from step {checkpoint.state.step:,} of {run.path}"))
-    elif first is not None:
-        chosen = choose(first)
+    elif origin := run.origin().get("init_from"):
+        chosen = choose(RunDirectory(Path(origin)))
         load_weights(model, read_weights(chosen), str(chosen))
         tell(Note(text=f"starting from the weights of {chosen}"))
     step = 0 if checkpoint is None else checkpoint.state.step
@@ -185,36 +185,24 @@ def _new_model(config: Config, vocab: Vocab) -> Transformer:
         return Transformer(config.model, vocab)
 
 
-def _check_lengths(
-    batches: Batches, shards: TokenShards, model: ModelConfig, tell: Callable[[Event], None]
-) -> None:
-    if not len(batches):
-        raise DataError(
-            f"{shards.directory}: none of {len(shards):,} pairs fits a batch: "
-            "raise train.batch_tokens"
-        )
-    if count := len(batches.too_long):
-        text = f"{count:,} of {len(shards):,} pairs are longer than train.batch_tokens: left out"
-        tell(Note(text=text, is_warning=True))
-    if model.positions == "learned":
-        longest = max(int(shards.lengths(side).max()) + 1 for side in ("source", "target"))
-        if longest > model.max_positions:
-            raise DataError(
-                f"{shards.directory}: the longest sequence has {longest:,} tokens, and "
-                f"model.max_positions is {model.max_positions:,}: raise that, or leave such pairs "
-                f"out with data.max_tokens={model.max_positions - 1}"
-            )
-
-
-def _average(run: RunDirectory, last: int, world: World) -> list[int]:
-    """Average the last checkpoints, unless that has been done."""
-    steps = due_steps(run)[-last:] if last > 1 else []
-    if world.is_first and steps:
-        try:
-            done = read_manifest(run.averaged).notes.get("steps") == steps
-        except CheckpointError:
-            done = False
-        if not done:
-            average(run, last)
+def _average(
+    run: RunDirectory, last: int, world: World, tell: Callable[[Event], None]
+) -> list[int]:
+    """Average the last checkpoints, unless there is an average that ends with the last of them."""
+    due = due_steps(run) if last > 1 else []
+    if not due:
+        return []
+    if world.is_first and _averaged_steps(run)[-1:] != due[-1:]:
+        _, problems = average(run, last)
+        for problem in problems:
+            tell(Note(text=problem, is_warning=True))
     world.wait()
-    return steps
+    return _averaged_steps(run)
+
+
+def _averaged_steps(run: RunDirectory) -> list[int]:
+    try:
+        steps = read_manifest(run.averaged).notes.get("steps")
+    except CheckpointError:
+        return []
+    return steps if isinstance(steps, list) else []

@@ -74,22 +74,33 @@ def test_the_average_is_the_mean_of_the_last_that_were_due(run: RunDirectory) ->
     save_all(run, [10, 20, 30])
     save(run, 35, interrupted=True)
     save(run, 40)
-    assert average(run, 3) == [20, 30, 40]
+    assert average(run, 3) == ([20, 30, 40], [])
     assert read_weights(run.averaged)["w"].tolist() == [30.0, 1.0]
     assert read_manifest(run.averaged).notes == {"steps": [20, 30, 40]}
-    assert average(run, 9) == [10, 20, 30, 40]
+    assert average(run, 9) == ([10, 20, 30, 40], [])
     assert read_weights(run.averaged)["w"].tolist() == [25.0, 1.0]
     assert due_steps(run) == [10, 20, 30, 40]
 
 
-def test_an_average_of_nothing_or_of_damage_is_an_error(run: RunDirectory) -> None:
+def test_an_average_passes_over_damage_and_of_nothing_is_an_error(run: RunDirectory) -> None:
     with pytest.raises(CheckpointError, match="no checkpoint to average yet"):
         average(run, 5)
-    save_all(run, [10, 20])
-    damage(run, 10)
-    with pytest.raises(CheckpointError, match="step-00000010/weights.safetensors: damaged"):
-        average(run, 5)
-    assert not run.averaged.exists()
+    save_all(run, [10, 20, 30])
+    damage(run, 20)
+    (run.step_directory(10) / "state.json").write_bytes(b"x")
+    steps, (problem,) = average(run, 2)
+    assert steps == [30]
+    assert "step-00000020/weights.safetensors: damaged" in problem
+    damage(run, 30)
+    with pytest.raises(CheckpointError, match="to average yet: .*00000030.*; .*00000020"):
+        average(run, 2)
+
+
+def test_the_best_is_one_that_was_validated(run: RunDirectory) -> None:
+    save(run, 10, loss=3.0)
+    save(run, 20, loss=float("nan"))
+    save(run, 30)
+    assert choose(run, "best") == run.step_directory(10)
 
 
 def test_pruning_keeps_the_last_the_best_and_what_is_damaged(run: RunDirectory) -> None:
