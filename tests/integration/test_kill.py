@@ -133,7 +133,7 @@ def test_a_second_signal_exits_at_once(text: ParallelFiles, tmp_path: Path) -> N
     changes = (
         "model.d_model=256",
         "model.d_ff=2048",
-        "model.num_layers=6",
+        "model.num_layers=4",
         "train.batch_tokens=9000",
     )
     process = start(command(run, text, *changes))

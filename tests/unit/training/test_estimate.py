@@ -65,13 +65,13 @@ from headwise.model import Transformer
 from headwise.training import TrainingStep, adam
 from headwise.training.estimate import estimate, invented_batch
 torch.set_num_threads(1)
-vocab, train = Vocab.shared(8000), TrainConfig(batch_tokens=8000)
+vocab, train = Vocab.shared(8000), TrainConfig(batch_tokens=4000)
 config = Config(model=ModelConfig(d_model=256, d_ff=1024, num_layers=2, num_heads=4), train=train)
 model = Transformer(config.model, vocab)
 step, optimizer = TrainingStep(model, label_smoothing=0.1), adam(model.parameters(), train)
 found = estimate(step, config, invented_batch(vocab), epoch_tokens=None, processes=1,
                  device=torch.device("cpu"))
-ids = torch.randint(4, 8000, (320, 25))
+ids = torch.randint(4, 8000, (160, 25))
 for _ in range(2):
     sums, count = step(ids, ids, ids)
     (sums.smoothed / count).backward()
@@ -83,7 +83,7 @@ print(json.dumps([found.memory_mib, resource.getrusage(resource.RUSAGE_SELF).ru_
         [sys.executable, "-c", code], capture_output=True, text=True, check=True
     )
     expected, peak = json.loads(result.stdout)
-    assert peak > 600, "enough of it is the model's"
+    assert peak > 450, "enough of it is the model's"
     assert expected == pytest.approx(peak, rel=0.33)
 
 
