@@ -33,9 +33,21 @@ def test_help_shows_the_verbs_and_examples() -> None:
         assert "Examples:" in result.stdout
 
 
-@pytest.mark.parametrize(
-    "verb", ["average", "config", "doctor", "explain", "plot", "prepare", "score", "train"]
-)
+VERBS = [
+    "average",
+    "config",
+    "doctor",
+    "explain",
+    "export",
+    "plot",
+    "prepare",
+    "score",
+    "train",
+    "translate",
+]
+
+
+@pytest.mark.parametrize("verb", VERBS)
 def test_each_verb_has_help_with_examples(verb: str) -> None:
     result = headwise(verb, "--help")
     assert result.returncode == 0

@@ -13,6 +13,7 @@ from headwise import __version__
 from headwise.cli.config import config
 from headwise.cli.doctor import doctor
 from headwise.cli.explain import explain
+from headwise.cli.export import export
 from headwise.cli.output import error_line
 from headwise.cli.plot import plot
 from headwise.cli.prepare import prepare
@@ -38,6 +39,8 @@ Examples:
                                     a run's loss, perplexity, rate and speed
   headwise score output.de test.de --language de
                                     BLEU and chrF of translations in a file
+  headwise export runs/ende --to ctranslate2
+                                    the model for a faster engine
 
 --traceback after any command shows where in the code an error came from.
 """
@@ -63,6 +66,7 @@ app.add_command(average)
 app.add_command(config)
 app.add_command(doctor)
 app.add_command(explain)
+app.add_command(export)
 app.add_command(plot)
 app.add_command(prepare)
 app.add_command(score)

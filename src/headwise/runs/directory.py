@@ -6,6 +6,7 @@ tokenizer/                    the subword model, or one for each side
 data/                         the encoded text, unless origin.json points elsewhere
 checkpoints/step-00001000/    see checkpoint.py
 averaged/                     the weights of several checkpoints, averaged
+exports/                      the model in other programs' formats (headwise.interop)
 metrics.jsonl                 see metrics.py
 environment.json              what each session ran on
 """

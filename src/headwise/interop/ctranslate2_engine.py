@@ -1,0 +1,312 @@
+"""Translate with CTranslate2, as near to our own search as it can be brought.
+
+What stays different is in docs/decisions/0009-ctranslate2.md.
+"""
+
+import math
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from headwise.config import Vocab
+from headwise.errors import CheckpointError, RequestError
+from headwise.interop.ctranslate2_files import library, read_sealed, read_vocabularies
+
+_BATCH_TOKENS = 1024
+"""Source tokens of one batch: with more, batches of the paper's beam gained nothing."""
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One translation."""
+
+    ids: tuple[int, ...]
+    """Its tokens, without the end of the sentence."""
+    log_prob: float
+    """The sum of its tokens' log-probabilities, the end of the sentence included."""
+    score: float
+    """That sum divided by the length penalty: what hypotheses are compared by."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Search:
+    """What one call asks for."""
+
+    beam: int
+    alpha: float
+    penalty: Literal["gnmt", "power"]
+    nbest: int
+    max_extra_tokens: int
+    min_length: int
+
+    def __post_init__(self) -> None:
+        for name, least in (("beam", 1), ("nbest", 1), ("max_extra_tokens", 0), ("min_length", 0)):
+            if getattr(self, name) < least:
+                raise RequestError(f"{name} = {getattr(self, name)} must be {least} or more")
+        if not 0 <= self.alpha < math.inf:
+            raise RequestError(f"alpha = {self.alpha} must be 0 or more")
+        if self.nbest > self.beam:
+            raise RequestError(f"nbest = {self.nbest} must be at most beam = {self.beam}")
+
+    @property
+    def wanted(self) -> int:
+        """Return how many hypotheses to ask for: all, since we rank them by another penalty.
+
+        Without a penalty there is nothing to rank, and fewer let the search end sooner.
+        """
+        return self.beam if self.alpha else self.nbest
+
+    @property
+    def tells_all(self) -> bool:
+        """Return whether the hypotheses asked for show how many steps the search took.
+
+        It ends with the step in which as many as the beam is wide have finished, so that one that
+        finished then is always among them; where fewer are asked for it need not be.
+        """
+        # No source's limit may be below the least length: that too is for a whole call.
+        return self.wanted == self.beam and self.min_length <= self.max_extra_tokens
+
+    def ranked(self, ids: tuple[int, ...], log_prob: float) -> Hypothesis:
+        """Return a hypothesis with its score; its length counts the end of the sentence."""
+        length = len(ids) + 1
+        base = (5 + length) / 6 if self.penalty == "gnmt" else length
+        return Hypothesis(ids, log_prob, log_prob / base**self.alpha)
+
+
+@dataclass
+class _Found:
+    """What CTranslate2 found for one sentence: tokens, and a log-probability where it is right."""
+
+    ids: list[tuple[int, ...]] = field(default_factory=list)
+    log_probs: list[float | None] = field(default_factory=list)
+
+
+class CTranslate2Engine:
+    """An exported model that translates ids to ids; several threads may use it at once."""
+
+    def __init__(
+        self, translator: Any, source: Sequence[str], target: Sequence[str], positions: int
+    ) -> None:
+        """Wrap a `ctranslate2.Translator`; `load` makes one."""
+        self.positions = positions
+        """The longest sequence, end token included, that the model can take."""
+        self._translator = translator
+        self._source = source
+        self._target = target
+        self._ids = {token: number for number, token in enumerate(target)}
+
+    @classmethod
+    def load(
+        cls, directory: Path, *, threads: int | None = None, workers: int | None = None
+    ) -> Self:
+        """Load what `headwise export` made, after making sure that it is undamaged.
+
+        `threads` (all cores) are divided among `workers`, which translate batches side by side. By
+        default each thread is a worker of its own: for a small model that measured faster than
+        threads that share a batch, from a hundred sentences at a time down to one.
+        """
+        manifest = read_sealed(directory)
+        threads = threads or _all_cores()
+        workers = workers or threads
+        if not 1 <= workers <= threads:
+            raise RequestError(f"{workers} workers need as many threads, not {threads}")
+        try:
+            translator = library().Translator(
+                str(directory), inter_threads=workers, intra_threads=threads // workers
+            )
+        except (RuntimeError, ValueError) as error:
+            raise CheckpointError(f"{directory}: CTranslate2 cannot load it: {error}") from error
+        return cls(translator, *read_vocabularies(directory), manifest.positions)
+
+    def translate(
+        self,
+        sources: Sequence[Sequence[int]],
+        *,
+        beam: int = 4,
+        alpha: float = 0.6,
+        nbest: int = 1,
+        max_extra_tokens: int = 50,
+        min_length: int = 0,
+        penalty: Literal["gnmt", "power"] = "gnmt",
+    ) -> list[list[Hypothesis]]:
+        """Return the `nbest` best outputs of each source, best first.
+
+        Sources are ids without the end of the sentence, as outputs are. An output has at most
+        `max_extra_tokens` more than its source, and one that reaches that is ended there.
+        """
+        search = _Search(
+            beam=beam,
+            alpha=alpha,
+            penalty=penalty,
+            nbest=nbest,
+            max_extra_tokens=max_extra_tokens,
+            min_length=min_length,
+        )
+        _check("sources", sources, len(self._source), self.positions)
+        found = [_Found() for _ in sources]
+        mixed = search.tells_all
+        self._search(sources, range(len(sources)), found, search, mixed=mixed)
+        # Our search never puts these into an output. To forbid them from the start would change the
+        # probabilities of everything else; so it is done where it matters, which is hardly ever.
+        astray = [
+            index
+            for index, each in enumerate(found)
+            if any(Vocab.pad in ids or Vocab.bos in ids for ids in each.ids)
+        ]
+        forbidden = (Vocab.pad, Vocab.bos)
+        self._search(sources, astray, found, search, mixed=mixed, suppress=forbidden)
+        self._complete(sources, found)
+        return [self._ranked(each, search) for each in found]
+
+    def score(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[list[float]]:
+        """Return the log-probability of each token of each target, then that of its end."""
+        _check("sources", sources, len(self._source), self.positions)
+        _check("targets", targets, len(self._target), self.positions)
+        if not len(sources):
+            return []
+        results = self._translator.score_batch(
+            [self.source_tokens(ids) for ids in sources],
+            [[self._target[token] for token in ids] for ids in targets],
+            max_batch_size=_BATCH_TOKENS,
+            batch_type="tokens",
+            max_input_length=0,
+        )
+        return [list(result.log_probs) for result in results]
+
+    def source_tokens(self, ids: Sequence[int]) -> list[str]:
+        """Return what CTranslate2 is given for a source: its tokens and its end."""
+        return [*(self._source[token] for token in ids), self._source[Vocab.eos]]
+
+    def _search(
+        self,
+        sources: Sequence[Sequence[int]],
+        indices: Sequence[int],
+        found: list[_Found],
+        search: _Search,
+        *,
+        mixed: bool,
+        suppress: tuple[int, ...] = (),
+    ) -> None:
+        """Translate some of the sources, in batches side by side.
+
+        A limit is for a whole call. In a batch of mixed lengths it is that of the longest source;
+        a sentence that got as far as its own limit is then translated again, with that one.
+        """
+        under_way: list[tuple[int, int, Any]] = []
+        for batch in self._batches(sources, indices, mixed=mixed):
+            limit = self._limit(sources[batch[0]], search)
+            if limit == 0:
+                for index in batch:
+                    found[index] = _Found([()], [None])
+                continue
+            results = self._translator.translate_batch(
+                [self.source_tokens(sources[index]) for index in batch],
+                asynchronous=True,
+                beam_size=search.beam,
+                num_hypotheses=search.wanted,
+                length_penalty=search.alpha,
+                max_input_length=0,
+                max_decoding_length=limit,
+                min_decoding_length=min(search.min_length, limit),
+                suppress_sequences=[[self._target[token]] for token in suppress] or None,
+                return_scores=True,
+                # Their ends tell which outputs were cut, and are counted in their lengths.
+                return_end_token=True,
+            )
+            under_way += [(index, limit, each) for index, each in zip(batch, results, strict=True)]
+        # Forbidden tokens, ends that come too soon among them, leave the others' probabilities
+        # larger than the model's.
+        exact = not suppress and not search.min_length
+        again = []
+        for index, limit, awaited in under_way:
+            result = awaited.result()
+            own = self._limit(sources[index], search)
+            if own < limit and max(map(len, result.hypotheses)) >= own:
+                again.append(index)
+            else:
+                found[index] = self._found(result, search, exact=exact)
+        if again:
+            self._search(sources, again, found, search, mixed=False, suppress=suppress)
+
+    def _limit(self, source: Sequence[int], search: _Search) -> int:
+        return min(len(source) + search.max_extra_tokens, self.positions - 1)
+
+    def _batches(
+        self, sources: Sequence[Sequence[int]], indices: Sequence[int], *, mixed: bool
+    ) -> Iterator[list[int]]:
+        """Divide sentences into batches of about equal length, or of equal length.
+
+        The longest come first, so that the workers finish together.
+        """
+        total = sum(len(sources[index]) + 1 for index in indices)
+        budget = min(_BATCH_TOKENS, math.ceil(total / self._translator.num_translators))
+        batch: list[int] = []
+        for index in sorted(indices, key=lambda index: -len(sources[index])):
+            if batch:
+                longest = len(sources[batch[0]])
+                is_full = (len(batch) + 1) * (longest + 1) > budget
+                if is_full or not (mixed or len(sources[index]) == longest):
+                    yield batch
+                    batch = []
+            batch.append(index)
+        if batch:
+            yield batch
+
+    def _found(self, result: Any, search: _Search, *, exact: bool) -> _Found:
+        """Turn one result into ids and the log-probabilities that can be known from it."""
+        found = _Found()
+        for tokens, score in zip(result.hypotheses, result.scores, strict=True):
+            ids = tuple(self._ids[token] for token in tokens)
+            ended = ids[-1:] == (Vocab.eos,)
+            found.ids.append(ids[:-1] if ended else ids)
+            # Its scores are divided by length^alpha, and an output that was cut has no end yet.
+            log_prob = score * len(ids) ** search.alpha
+            found.log_probs.append(log_prob if ended and exact else None)
+        return found
+
+    def _complete(self, sources: Sequence[Sequence[int]], found: list[_Found]) -> None:
+        """Fill in the log-probabilities that the search could not tell, by scoring the outputs."""
+        missing = [
+            (index, rank)
+            for index, each in enumerate(found)
+            for rank, log_prob in enumerate(each.log_probs)
+            if log_prob is None
+        ]
+        scores = self.score(
+            [sources[index] for index, _ in missing],
+            [found[index].ids[rank] for index, rank in missing],
+        )
+        for (index, rank), log_probs in zip(missing, scores, strict=True):
+            found[index].log_probs[rank] = math.fsum(log_probs)
+
+    def _ranked(self, found: _Found, search: _Search) -> list[Hypothesis]:
+        hypotheses = [
+            search.ranked(ids, log_prob)
+            for ids, log_prob in zip(found.ids, found.log_probs, strict=True)
+            if log_prob is not None
+        ]
+        hypotheses.sort(key=lambda hypothesis: hypothesis.score, reverse=True)
+        return hypotheses[: search.nbest]
+
+
+def _check(name: str, sequences: Sequence[Sequence[int]], size: int, positions: int) -> None:
+    """Raise RequestError for ids that the model cannot take."""
+    for index, ids in enumerate(sequences):
+        if len(ids) >= positions:
+            raise RequestError(
+                f"{name}[{index}] has {len(ids):,} tokens, and this export has positions for "
+                f"{positions - 1:,}: split it, or use the torch engine"
+            )
+        if len(ids) and not 0 <= min(ids) <= max(ids) < size:
+            raise RequestError(
+                f"{name}[{index}] has ids outside the vocabulary of {size:,} entries: "
+                "is this the right tokenizer?"
+            )
+
+
+def _all_cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

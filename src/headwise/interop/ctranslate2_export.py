@@ -1,0 +1,100 @@
+"""Write a run's model for CTranslate2, and see that it computes the same."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+from headwise.data import Subwords, save_subwords
+from headwise.errors import CheckpointError, ConfigError
+from headwise.files import replaced_directory, write_file
+from headwise.interop.ctranslate2_engine import CTranslate2Engine
+from headwise.interop.ctranslate2_files import Manifest, Quantization, library, seal
+from headwise.interop.ctranslate2_spec import check_expressible, count_positions, make_spec
+from headwise.interop.ctranslate2_verification import Pair, Verification, choose_pairs, verify
+from headwise.runs.directory import RunDirectory
+from headwise.runs.model import load_model
+
+VERIFICATION = "verification.json"
+
+_TOLERANCE = 1e-3
+"""Largest difference of a float32 export that can be rounding: a mistake makes a larger one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportReport:
+    """What was exported, and how near to the model it computes."""
+
+    directory: Path
+    weights: Path
+    """The checkpoint, or the average of several, that the weights are from."""
+    quantization: Quantization
+    verification: Verification
+
+
+def export_directory(run: RunDirectory, quantization: Quantization) -> Path:
+    """Return where a run's export is, or would be."""
+    return run.path / "exports" / f"ctranslate2-{quantization}"
+
+
+def export(
+    run: RunDirectory,
+    which: str | None = None,
+    quantization: Quantization = "float32",
+    *,
+    pairs: Sequence[Pair] | None = None,
+) -> ExportReport:
+    """Write RUN/exports/ctranslate2-QUANTIZATION, whole or not at all, in the place of an old one.
+
+    `which` is a checkpoint, as for `headwise.runs.model.load_model`. The export is compared with
+    the model on `pairs` of ids, by default on the run's validation text. A float32 export that
+    does not compute what the model computes is an error, and is not written.
+    """
+    if quantization not in get_args(Quantization):
+        known = ", ".join(get_args(Quantization))
+        raise ConfigError(f"no quantization {quantization!r}: it is one of {known}")
+    version = library().__version__
+    trained = load_model(run, which)
+    model = trained.model
+    check_expressible(model)
+    inputs = "given pairs"
+    if not pairs:
+        pairs, inputs = choose_pairs(run, model)
+    spec = make_spec(model, _tokens(trained.source), _tokens(trained.target))
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    manifest = Manifest(
+        quantization=quantization,
+        weights=str(trained.weights.relative_to(run.path)),
+        positions=count_positions(model),
+        ctranslate2=version,
+    )
+    target = export_directory(run, quantization)
+    with replaced_directory(target) as directory:
+        spec.save(str(directory))
+        save_subwords(directory, trained.source, trained.target)
+        seal(directory, manifest)
+        engine = CTranslate2Engine.load(directory)
+        verification = verify(model, engine, pairs, inputs)
+        if quantization == "float32" and verification.largest_difference > _TOLERANCE:
+            raise CheckpointError(
+                f"{target}: the export does not compute what the model computes: "
+                f"log-probabilities differ by {verification.largest_difference:.2g}; "
+                f"please report this, with your version of CTranslate2, {version}"
+            )
+        text = json.dumps(verification.to_dict(), indent=1) + "\n"
+        write_file(directory / VERIFICATION, text.encode())
+    return ExportReport(
+        directory=target,
+        weights=trained.weights,
+        quantization=quantization,
+        verification=verification,
+    )
+
+
+def _tokens(subwords: Subwords) -> list[str]:
+    """Return the subwords by id; CTranslate2 knows them by their text alone."""
+    tokens = subwords.tokens(list(range(len(subwords))))
+    assert len(set(tokens)) == len(tokens), "SentencePiece keeps its pieces apart"
+    return tokens

@@ -1,0 +1,170 @@
+"""How near an export computes to the model that it was made from."""
+
+import hashlib
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from headwise.config import Vocab
+from headwise.data import TokenShards
+from headwise.interop.ctranslate2_engine import CTranslate2Engine
+from headwise.model import Transformer
+from headwise.runs.directory import RunDirectory
+
+Pair = tuple[list[int], list[int]]
+"""Source and target ids, without the end of the sentence."""
+
+PAIRS = 100
+"""How many pairs to compare on."""
+
+_EXTRA_TOKENS = 50
+_ROWS = 34
+_LONGEST_GENERATED = 30
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """The same inputs through both."""
+
+    pairs: int
+    """How many were compared."""
+    inputs: str
+    """Where they are from."""
+    largest_difference: float
+    """Between the two log-probabilities of any one token of the given targets."""
+    equal_outputs: float
+    """The share of sources whose greedy outputs are the same to the last token."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the figures as JSON can hold them."""
+        return asdict(self)
+
+
+def verify(
+    model: Transformer, engine: CTranslate2Engine, pairs: Sequence[Pair], inputs: str
+) -> Verification:
+    """Put pairs through a model and its export, and compare."""
+    sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
+    difference = max(
+        abs(ours - theirs)
+        for both in zip(
+            token_log_probs(model, sources, targets), engine.score(sources, targets), strict=True
+        )
+        for ours, theirs in zip(*both, strict=True)
+    )
+    found = engine.translate(sources, beam=1, max_extra_tokens=_EXTRA_TOKENS)
+    equal = sum(
+        ours == list(hypotheses[0].ids)
+        for ours, hypotheses in zip(greedy(model, sources, _EXTRA_TOKENS), found, strict=True)
+    )
+    return Verification(
+        pairs=len(pairs),
+        inputs=inputs,
+        largest_difference=difference,
+        equal_outputs=equal / len(pairs),
+    )
+
+
+def choose_pairs(run: RunDirectory, model: Transformer) -> tuple[list[Pair], str]:
+    """Take pairs from the run's validation text; draw some at random where it is no more there."""
+    longest = model.config.max_positions - 1 if model.config.positions == "learned" else 1000
+    if (directory := _validation_shards(run)) is not None:
+        shards = TokenShards(directory)
+        # Every nth, so that all of a text that is in some order is seen.
+        indices = range(0, len(shards), max(1, len(shards) // PAIRS))
+        pairs = [
+            (shards.sequence("source", i).tolist(), shards.sequence("target", i).tolist())
+            for i in indices
+        ][:PAIRS]
+        pairs = [pair for pair in pairs if max(map(len, pair)) <= longest]
+        if pairs:
+            return pairs, "validation text"
+    generator = random.Random("verification")  # noqa: S311 - a sample, not a secret
+    sizes = (model.vocab.source_size, model.vocab.target_size)
+    lengths = range(1, min(_LONGEST_GENERATED, longest) + 1)
+    drawn = [
+        [
+            generator.choices(range(Vocab.eos + 1, size), k=generator.choice(lengths))
+            for size in sizes
+        ]
+        for _ in range(PAIRS)
+    ]
+    return [(source, target) for source, target in drawn], "random ids"
+
+
+@torch.no_grad()
+def token_log_probs(
+    model: Transformer, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+) -> list[list[float]]:
+    """Return the log-probabilities of each target's tokens, then of its end, by teacher forcing."""
+    results: list[list[float]] = [[] for _ in sources]
+    for rows in _batches(sources):
+        tgt_in = _padded([[Vocab.bos, *targets[row]] for row in rows])
+        tgt_out = _padded([[*targets[row], Vocab.eos] for row in rows])
+        log_probs = model(_source_rows(sources, rows), tgt_in).float().log_softmax(2)  # [B, T, V]
+        chosen = log_probs.gather(2, tgt_out[:, :, None]).squeeze(2).tolist()  # [B, T]
+        for row, values in zip(rows, chosen, strict=True):
+            results[row] = values[: len(targets[row]) + 1]
+    return results
+
+
+def greedy(
+    model: Transformer, sources: Sequence[Sequence[int]], max_extra_tokens: int
+) -> list[list[int]]:
+    """Return the most probable token after the other, up to the end or to each source's limit."""
+    results: list[list[int]] = [[] for _ in sources]
+    for rows in _batches(sources):
+        limits = [_limit(model, len(sources[row]) + max_extra_tokens) for row in rows]
+        state = model.start(_source_rows(sources, rows))
+        ids = torch.full((len(rows),), Vocab.bos)
+        ended = [limit == 0 for limit in limits]
+        while not all(ended):
+            logits, state = model.step(ids, state)
+            logits[:, [Vocab.pad, Vocab.bos]] = -torch.inf
+            ids = logits.argmax(1)
+            for place, token in enumerate(ids.tolist()):
+                output = results[rows[place]]
+                if not ended[place] and token != Vocab.eos:
+                    output.append(token)
+                ended[place] |= token == Vocab.eos or len(output) == limits[place]
+    return results
+
+
+def _limit(model: Transformer, tokens: int) -> int:
+    learned = model.config.positions == "learned"
+    return min(tokens, model.config.max_positions - 1) if learned else tokens
+
+
+def _batches(sources: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """Put the numbers of sources of about the same length together."""
+    order = sorted(range(len(sources)), key=lambda row: len(sources[row]))
+    for start in range(0, len(order), _ROWS):
+        yield order[start : start + _ROWS]
+
+
+def _source_rows(sources: Sequence[Sequence[int]], rows: Sequence[int]) -> Tensor:
+    return _padded([[*sources[row], Vocab.eos] for row in rows])
+
+
+def _padded(sequences: list[list[int]]) -> Tensor:
+    rows = [torch.tensor(ids) for ids in sequences]
+    return pad_sequence(rows, batch_first=True, padding_value=Vocab.pad)  # [B, T]
+
+
+def _validation_shards(run: RunDirectory) -> Path | None:
+    """Find the run's validation text: its own, or what it was made from if that is unchanged."""
+    own = run.path / "data" / "valid"
+    if own.is_dir():
+        return own
+    origin = run.origin()
+    digests = origin.get("data_sha256")
+    manifest = Path(str(origin.get("data"))) / "valid" / "manifest.json"
+    if not isinstance(digests, dict) or not manifest.is_file():
+        return None
+    unchanged = hashlib.sha256(manifest.read_bytes()).hexdigest() == digests.get("valid")
+    return manifest.parent if unchanged else None
