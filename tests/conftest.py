@@ -1,5 +1,7 @@
 """What several tests share: small models whose sizes are distinct primes where they may be."""
 
+import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -14,6 +16,9 @@ from headwise.model import Transformer
 torch.set_num_threads(1)
 
 VOCAB = Vocab.shared(23)
+
+Headwise = Callable[..., tuple[int, str, str]]
+"""The `headwise` fixture: arguments in, exit code, stdout and stderr out."""
 
 
 def model_config(**changes: object) -> ModelConfig:
@@ -79,3 +84,26 @@ def trained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     train(config, directory / "run", text=write_text(directory, pairs=600))
     return directory / "run"
+
+
+@pytest.fixture
+def headwise(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Headwise]:
+    """Return a function that runs the command here, which saves importing torch again."""
+
+    from headwise.cli import main
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["headwise", *arguments])
+        code = 0
+        try:
+            main()
+        except SystemExit as ending:
+            code = int(ending.code or 0)
+        output, errors = capsys.readouterr()
+        return code, output, errors
+
+    before = signal.getsignal(signal.SIGTERM)
+    yield run
+    signal.signal(signal.SIGTERM, before)

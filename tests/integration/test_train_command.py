@@ -1,18 +1,15 @@
 """`headwise train`, `average` and `doctor` as people type them."""
 
 import json
-import signal
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from headwise.cli import main
 from headwise.data import ParallelFiles
 from headwise.runs.checkpoint import read_manifest
 from headwise.runs.directory import RunDirectory
+from tests.conftest import Headwise
 from tests.small_runs import SETTINGS, command, start, write_text
 
 
@@ -21,30 +18,6 @@ def in_process(arguments: list[str]) -> tuple[int, str, str]:
     process = start(arguments)
     output, errors = process.communicate(timeout=120)
     return process.returncode, output, errors
-
-
-@pytest.fixture
-def headwise(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Iterator[Callable[..., tuple[int, str, str]]]:
-    """Return a function that runs the command here, which saves importing torch again."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["headwise", *arguments])
-        code = 0
-        try:
-            main()
-        except SystemExit as ending:
-            code = int(ending.code or 0)
-        output, errors = capsys.readouterr()
-        return code, output, errors
-
-    before = signal.getsignal(signal.SIGTERM)
-    yield run
-    signal.signal(signal.SIGTERM, before)
-
-
-Headwise = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture(scope="module")

@@ -37,6 +37,7 @@ VERBS = [
     "average",
     "config",
     "doctor",
+    "evaluate",
     "explain",
     "export",
     "plot",

@@ -12,6 +12,7 @@ import click
 from headwise import __version__
 from headwise.cli.config import config
 from headwise.cli.doctor import doctor
+from headwise.cli.evaluate import evaluate
 from headwise.cli.explain import explain
 from headwise.cli.export import export
 from headwise.cli.output import error_line
@@ -37,6 +38,8 @@ Examples:
   headwise doctor multi30k-tiny     what a recipe would take on this machine
   headwise plot runs/base --out curves.html
                                     a run's loss, perplexity, rate and speed
+  headwise evaluate runs/ende --src test.en --ref test.de
+                                    BLEU, chrF and perplexity of a run
   headwise score output.de test.de --language de
                                     BLEU and chrF of translations in a file
   headwise export runs/ende --to ctranslate2
@@ -65,6 +68,7 @@ def app(context: click.Context) -> None:
 app.add_command(average)
 app.add_command(config)
 app.add_command(doctor)
+app.add_command(evaluate)
 app.add_command(explain)
 app.add_command(export)
 app.add_command(plot)

@@ -15,6 +15,7 @@ from headwise.cli.text_options import FILE
 
 if TYPE_CHECKING:
     from headwise.tasks.translation import Translation, Translator
+    from headwise.workflows.translators import EngineName, Quantization
 
 EPILOG = """\b
 Examples:
@@ -51,6 +52,18 @@ N lines in, N lines out. Type lines at a terminal, and each is answered at once.
 @click.option("--seed", type=click.IntRange(min=0), default=1)
 @click.option("--batch-size", type=click.IntRange(min=1), help="Sentences searched at a time.")
 @click.option("--lenient", is_flag=True, help="Replace bytes that are not text.")
+@click.option(
+    "--engine",
+    type=click.Choice(["torch", "ctranslate2"]),
+    default="torch",
+    show_default=True,
+    help="What computes; `headwise export` makes what ctranslate2 needs.",
+)
+@click.option(
+    "--quantization",
+    type=click.Choice(["int8", "int16", "float32"]),
+    help="Which export; the smallest there is.",
+)
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
 def translate(
     run: Path,
@@ -73,14 +86,23 @@ def translate(
     seed: int,
     batch_size: int | None,
     lenient: bool,
+    engine: "EngineName",
+    quantization: "Quantization | None",
     device: str,
 ) -> None:
     """Translate lines with a trained run."""
     from headwise.tasks.torch_engine import SamplingSettings
-    from headwise.tasks.translation import Translator
     from headwise.workflows.line_filter import translate_lines
+    from headwise.workflows.translators import load_translator
 
-    translator = Translator.load(run, checkpoint=checkpoint, device=device, batch_size=batch_size)
+    translator = load_translator(
+        run,
+        engine=engine,
+        quantization=quantization,
+        checkpoint=checkpoint,
+        device=device,
+        batch_size=batch_size,
+    )
     click.echo(f"using {translator.name}", err=True)
     sampling = None
     if sample:
@@ -182,7 +204,7 @@ def _as_json(translator: "Translator", translation: "Translation") -> dict[str, 
             }
             for candidate in translation.candidates
         ],
-        "alignment": translator.alignment(translation),
+        "alignment": translator.alignment(translation) if translator.can_align else None,
     }
 
 

@@ -11,23 +11,12 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from headwise.config import Vocab
+from headwise.decoding import Hypothesis
 from headwise.errors import CheckpointError, RequestError
 from headwise.interop.ctranslate2_files import library, read_sealed, read_vocabularies
 
 _BATCH_TOKENS = 1024
 """Source tokens of one batch: with more, batches of the paper's beam gained nothing."""
-
-
-@dataclass(frozen=True)
-class Hypothesis:
-    """One translation."""
-
-    ids: tuple[int, ...]
-    """Its tokens, without the end of the sentence."""
-    log_prob: float
-    """The sum of its tokens' log-probabilities, the end of the sentence included."""
-    score: float
-    """That sum divided by the length penalty: what hypotheses are compared by."""
 
 
 @dataclass(frozen=True, kw_only=True)

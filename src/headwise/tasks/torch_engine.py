@@ -36,14 +36,19 @@ class TorchEngine:
         self._batch_size = batch_size or _BATCH_SENTENCES
 
     def translate(
-        self, sources: list[list[int]], settings: SearchSettings, limits: list[int]
+        self, sources: list[list[int]], settings: SearchSettings, max_extra_tokens: int
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each source, best first."""
+        """Return the hypotheses of each source, best first.
+
+        Sources are ids without the end of the sentence, as outputs are; an output has at most
+        `max_extra_tokens` more than its source.
+        """
         results: list[list[Hypothesis]] = [[] for _ in sources]
         with torch.inference_mode():
             for numbers, src in self._batches(sources, settings.beam):
-                caps = torch.tensor([limits[number] for number in numbers], device=src.device)
-                found = beam_search(self.model.step, self.model.start(src), caps, settings)
+                lengths = [len(sources[number]) + max_extra_tokens for number in numbers]
+                limits = torch.tensor(lengths, device=src.device)
+                found = beam_search(self.model.step, self.model.start(src), limits, settings)
                 for number, hypotheses in zip(numbers, found, strict=True):
                     results[number] = hypotheses
         return results
@@ -52,7 +57,7 @@ class TorchEngine:
         self,
         sources: list[list[int]],
         settings: SamplingSettings,
-        limits: list[int],
+        max_extra_tokens: int,
         keys: list[tuple[int, int]],
         *,
         count: int,
@@ -66,10 +71,11 @@ class TorchEngine:
         with torch.inference_mode():
             for numbers, src in self._batches(sources, count):
                 rows = torch.arange(len(numbers), device=src.device).repeat_interleave(count)
+                lengths = [len(sources[number]) + max_extra_tokens for number in numbers]
                 found = sample(
                     self.model.step,
                     self.model.start(src).select(rows, count),
-                    torch.tensor([limits[n] for n in numbers], device=src.device)[rows],
+                    torch.tensor(lengths, device=src.device)[rows],
                     [(settings.seed, *keys[n], draw) for n in numbers for draw in range(count)],
                     temperature=settings.temperature,
                     top_k=settings.top_k,

@@ -55,9 +55,9 @@ class Engine(Protocol):
     """What searches for translations: ids in, hypotheses out."""
 
     def translate(
-        self, sources: list[list[int]], settings: SearchSettings, limits: list[int]
+        self, sources: list[list[int]], settings: SearchSettings, max_extra_tokens: int
     ) -> list[list[Hypothesis]]:
-        """Translate sentences, given as ids without their ends, to at most `limits` tokens each."""
+        """Translate sentences, given as ids without their ends, to at most so many more tokens."""
         ...
 
 
@@ -197,6 +197,19 @@ class Translator:
             target_start += len(part.candidates[0].ids) if part.candidates else 0
         return links
 
+    def fits(self, text: str) -> bool:
+        """Return whether a text is short enough to be translated whole."""
+        return len(self._source.encode(text)) <= self.longest_source
+
+    def count_target_tokens(self, text: str) -> int:
+        """Count the tokens of a translation, the end of the sentence included."""
+        return len(self._target.encode(text)) + 1
+
+    @property
+    def can_align(self) -> bool:
+        """Whether the engine shows its attention."""
+        return isinstance(self._engine, TorchEngine)
+
     def _torch_engine(self, what: str) -> TorchEngine:
         if not isinstance(self._engine, TorchEngine):
             raise RequestError(f"{what} needs the torch engine")
@@ -231,16 +244,15 @@ class Translator:
         bare = [sentence.strip() for sentence in sentences]
         ids = [self._source.encode(sentence) for sentence in bare]
         extra = self.config.decode.max_extra_tokens
-        limits = [len(source) + extra for source in ids]
         wanted = [number for number, sentence in enumerate(bare) if sentence]
-        sources, caps = [ids[n] for n in wanted], [limits[n] for n in wanted]
+        sources = [ids[n] for n in wanted]
         if sampling is None:
-            found = iter(self._engine.translate(sources, settings, caps))
+            found = iter(self._engine.translate(sources, settings, extra))
         else:
             drawn = self._torch_engine("sampling").sample(
                 sources,
                 sampling,
-                caps,
+                extra,
                 [keys[n] for n in wanted],
                 count=settings.nbest,
                 min_length=settings.min_length,

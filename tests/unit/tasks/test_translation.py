@@ -64,9 +64,9 @@ def greedy_by_hand(model: Transformer, source: list[int], limit: int) -> list[in
 @torch.no_grad()
 def test_a_beam_of_one_that_counts_is_greedy_without_a_cache() -> None:
     model, inputs = lively_model(), sources(30)
-    found = TorchEngine(model).translate(inputs, COUNT, [20] * 30)
+    found = TorchEngine(model).translate(inputs, COUNT, 10)
     assert [list(hypotheses[0].ids) for hypotheses in found] == [
-        greedy_by_hand(model, source, 20) for source in inputs
+        greedy_by_hand(model, source, len(source) + 10) for source in inputs
     ]
     assert len({hypotheses[0].ids for hypotheses in found}) > 10, "they differ"
 
@@ -74,7 +74,7 @@ def test_a_beam_of_one_that_counts_is_greedy_without_a_cache() -> None:
 def test_the_score_is_what_teacher_forcing_gives() -> None:
     engine, inputs = TorchEngine(lively_model()), sources(40)
     settings = SearchSettings(beam=4, nbest=4)
-    found = engine.translate(inputs, settings, [len(source) + 5 for source in inputs])
+    found = engine.translate(inputs, settings, 5)
     pairs = [
         (source, list(hypothesis.ids))
         for source, hypotheses in zip(inputs, found, strict=True)
@@ -91,7 +91,7 @@ def test_the_score_is_what_teacher_forcing_gives() -> None:
 def check_batchings(count: int, sizes: list[int]) -> None:
     """Translations do not depend on their neighbours, but where two are as good to 1e-5."""
     model, inputs = lively_model(), sources(count)
-    settings, limits = SearchSettings(beam=4, nbest=2), [20] * count
+    settings, limits = SearchSettings(beam=4, nbest=2), 10
     alone = TorchEngine(model, batch_size=1).translate(inputs, settings, limits)
     near = 0
     for size in sizes:
@@ -116,8 +116,8 @@ def test_one_at_a_time_is_exactly_alone() -> None:
     model, inputs = lively_model(), sources(20)
     engine = TorchEngine(model, batch_size=1)
     settings = SearchSettings(nbest=3)
-    together = engine.translate(inputs, settings, [20] * 20)
-    assert together == [engine.translate([source], settings, [20])[0] for source in inputs]
+    together = engine.translate(inputs, settings, 10)
+    assert together == [engine.translate([source], settings, 10)[0] for source in inputs]
 
 
 def test_what_is_sampled_depends_on_seed_and_key_alone() -> None:
@@ -128,7 +128,7 @@ def test_what_is_sampled_depends_on_seed_and_key_alone() -> None:
         found = engine.sample(
             [inputs[n] for n in numbers],
             SamplingSettings(seed=seed),
-            [20] * len(numbers),
+            10,
             [keys[n] for n in numbers],
             count=3,
             min_length=0,
@@ -144,14 +144,14 @@ def test_what_is_sampled_depends_on_seed_and_key_alone() -> None:
 
 def test_sampling_with_one_choice_is_greedy_and_scores_are_the_models() -> None:
     engine, inputs = TorchEngine(lively_model()), sources(10)
-    greedy = engine.translate(inputs, COUNT, [20] * 10)
+    greedy = engine.translate(inputs, COUNT, 10)
     for settings in (
         SamplingSettings(top_k=1),
         SamplingSettings(top_p=1e-9),
         SamplingSettings(temperature=1e-4),
     ):
         keys = [(number, 0) for number in range(10)]
-        drawn = engine.sample(inputs, settings, [20] * 10, keys, count=1, min_length=0)
+        drawn = engine.sample(inputs, settings, 10, keys, count=1, min_length=0)
         assert [d[0].ids for d in drawn] == [g[0].ids for g in greedy]
         for ours, theirs in zip(drawn, greedy, strict=True):
             assert ours[0].log_prob == pytest.approx(theirs[0].log_prob, abs=1e-4)

@@ -1,0 +1,103 @@
+"""`headwise evaluate`: runs on a test set."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headwise.cli.output import show
+from headwise.cli.text_options import FILE
+
+if TYPE_CHECKING:
+    from headwise.workflows.evaluate import Evaluation
+    from headwise.workflows.translators import EngineName, Quantization
+
+EPILOG = """\b
+Examples:
+  headwise evaluate runs/ende --src test.en --ref test.de
+  headwise evaluate runs/ende runs/deeper --src test.en --ref test.de
+                                     a table, and whether they differ beyond chance
+  headwise evaluate runs/ende --src test.en --ref a.de --ref b.de --json
+
+Files may end in .gz, .xz or .zst. Publish BLEU with its signature; the tokenised
+scores are the paper's way, and not comparable with it.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=FILE)
+@click.option("--src", "source", type=FILE, required=True, help="The test set's source text.")
+@click.option(
+    "--ref", "references", type=FILE, multiple=True, required=True, help="A reference; repeatable."
+)
+@click.option("--language", help="Of the references, for the Moses tokenizer; the recipe's.")
+@click.option("--checkpoint", help="averaged, best, last or a step; by default in that order.")
+@click.option("--beam", type=click.IntRange(min=1), help="Hypotheses kept open.")
+@click.option("--alpha", type=click.FloatRange(min=0), help="Strength of the length penalty.")
+@click.option(
+    "--engine", type=click.Choice(["torch", "ctranslate2"]), default="torch", show_default=True
+)
+@click.option("--quantization", type=click.Choice(["int8", "int16", "float32"]))
+@click.option("--output", type=FILE, help="Write the first run's translations to a file.")
+@click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
+def evaluate(
+    runs: tuple[Path, ...],
+    source: Path,
+    references: tuple[Path, ...],
+    language: str | None,
+    checkpoint: str | None,
+    beam: int | None,
+    alpha: float | None,
+    engine: "EngineName",
+    quantization: "Quantization | None",
+    output: Path | None,
+    as_json: bool,
+) -> None:
+    """Translate a test set with one run or several, and score it."""
+    from headwise.cli.watch import watch
+    from headwise.evaluation import read_corpus
+    from headwise.files import replace_file
+    from headwise.workflows.evaluate import evaluate as evaluate_runs
+
+    sources, texts = read_corpus(source, references)
+    with watch() as watcher:
+        evaluation = evaluate_runs(
+            runs,
+            sources,
+            texts,
+            language=language,
+            checkpoint=checkpoint,
+            engine=engine,
+            quantization=quantization,
+            beam=beam,
+            alpha=alpha,
+            on_progress=watcher.progress,
+        )
+    if output is not None:
+        lines = "".join(f"{line}\n" for line in evaluation.runs[0].translations)
+        replace_file(output, lines.encode())
+    if as_json:
+        show(json.dumps(evaluation.to_dict(), indent=2, ensure_ascii=False))
+    else:
+        show(_text(evaluation))
+
+
+def _text(evaluation: "Evaluation") -> str:
+    from headwise.evaluation import comparison_table, report, score_cells, text_table
+
+    if len(evaluation.runs) == 1:
+        (run,) = evaluation.runs
+        perplexity = "" if run.perplexity is None else f"perplexity {run.perplexity:.2f} a token, "
+        return (
+            f"{run.weights}: {perplexity}{run.sentences_per_second:.0f} sentences/s\n"
+            f"{report(run.scores)}"
+        )
+    rows = []
+    for run in evaluation.runs:
+        perplexity = "-" if run.perplexity is None else f"{run.perplexity:.2f}"
+        cells = {"run": run.run, **score_cells(run.scores), "perplexity": perplexity}
+        rows.append({**cells, "sentences/s": f"{run.sentences_per_second:.0f}"})
+    table = text_table(tuple(rows[0]), [tuple(row.values()) for row in rows])
+    assert evaluation.comparison is not None
+    return f"{table}\n\n{comparison_table(evaluation.comparison)}"

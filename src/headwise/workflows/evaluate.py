@@ -1,0 +1,118 @@
+"""Runs on a test set: translations, scores, perplexity, speed, and how sure the differences are."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headwise.errors import ConfigError
+from headwise.evaluation import Comparison, References, Scores, compare, score
+from headwise.tasks.translation import Translator
+from headwise.workflows.translators import EngineName, Quantization, load_translator
+
+_WINDOW = 512
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunScores:
+    """How one run does."""
+
+    run: str
+    weights: str
+    scores: Scores
+    perplexity: float | None
+    """For each token of the first reference, its end included; None with an engine that cannot."""
+    sentences_per_second: float
+    translations: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything but the translations as JSON can hold it."""
+        return {
+            "run": self.run,
+            "weights": self.weights,
+            "scores": self.scores.to_dict(),
+            "perplexity": self.perplexity,
+            "sentences_per_second": self.sentences_per_second,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """How several runs do on the same sentences."""
+
+    runs: tuple[RunScores, ...]
+    comparison: Comparison | None
+    """The paired test of the others against the first, where there are others."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as JSON can hold it."""
+        return {
+            "runs": [run.to_dict() for run in self.runs],
+            "comparison": None if self.comparison is None else self.comparison.to_dict(),
+        }
+
+
+def evaluate(
+    runs: Sequence[Path],
+    sources: Sequence[str],
+    references: References,
+    *,
+    language: str | None = None,
+    checkpoint: str | None = None,
+    engine: EngineName = "torch",
+    quantization: Quantization | None = None,
+    beam: int | None = None,
+    alpha: float | None = None,
+    on_progress: Callable[[str, int, int | None], None] = lambda *_: None,
+) -> Evaluation:
+    """Translate the sources with each run and score them against the references."""
+    if not sources:
+        raise ConfigError("there is nothing to evaluate on: the source text is empty")
+    found = []
+    for run in runs:
+        translator = load_translator(
+            run, engine=engine, quantization=quantization, checkpoint=checkpoint
+        )
+        translations: list[str] = []
+        start = time.perf_counter()
+        for first in range(0, len(sources), _WINDOW):
+            window = sources[first : first + _WINDOW]
+            results = translator.translate(window, beam=beam, alpha=alpha)
+            translations += [result.text for result in results]
+            on_progress(f"translating with {run.name}", len(translations), len(sources))
+        seconds = time.perf_counter() - start
+        spoken = language or translator.config.data.target_language or "en"
+        found.append(
+            RunScores(
+                run=str(run),
+                weights=translator.name,
+                scores=score(translations, references, language=spoken),
+                perplexity=_perplexity(translator, sources, references),
+                sentences_per_second=len(sources) / seconds,
+                translations=tuple(translations),
+            )
+        )
+    comparison = None
+    if len(found) > 1:
+        systems = [(result.run, list(result.translations)) for result in found]
+        comparison = compare(systems, references)
+    return Evaluation(runs=tuple(found), comparison=comparison)
+
+
+def _perplexity(
+    translator: Translator, sources: Sequence[str], references: References
+) -> float | None:
+    """Return the perplexity of the first reference of each sentence that can be scored."""
+    if not translator.can_align:
+        return None
+    pairs = [
+        (source.strip(), reference.strip())
+        for source, reference in zip(sources, references[0], strict=True)
+        if source.strip() and reference and reference.strip()
+    ]
+    fitting = [pair for pair in pairs if translator.fits(pair[0])]
+    log_probs = translator.score(fitting)
+    tokens = sum(translator.count_target_tokens(target) for _, target in fitting)
+    return math.exp(-sum(log_probs) / tokens) if tokens else None

@@ -1,0 +1,130 @@
+"""`headwise evaluate`, `export` and the other engine, on a run that has learned something."""
+
+import json
+from pathlib import Path
+
+import pytest
+import sacrebleu
+
+from headwise import Translator
+from headwise.data import TokenShards
+from headwise.decoding import SearchSettings
+from headwise.runs.directory import RunDirectory
+from headwise.runs.metrics import read_metrics
+from headwise.runs.model import load_model
+from headwise.tasks.torch_engine import TorchEngine
+from headwise.workflows.translators import load_translator
+from tests.conftest import Headwise
+from tests.small_runs import write_text
+
+
+@pytest.fixture(scope="module")
+def test_set(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("test-set")
+    write_text(directory, pairs=60, seed=99)
+    return directory
+
+
+def files(test_set: Path) -> list[str]:
+    return ["--src", str(test_set / "text.src"), "--ref", str(test_set / "text.tgt")]
+
+
+def test_a_run_is_scored_as_sacrebleu_scores_it(
+    trained_run: Path, test_set: Path, headwise: Headwise, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    code, output, errors = headwise(
+        "evaluate", str(trained_run), *files(test_set), "--json", "--output", str(out)
+    )
+    assert code == 0, errors
+    found = json.loads(output)["runs"][0]
+    sources = (test_set / "text.src").read_text().splitlines()
+    expected = [result.text for result in Translator.load(trained_run).translate(sources)]
+    assert out.read_text().splitlines() == expected
+    references = [(test_set / "text.tgt").read_text().splitlines()]
+    assert found["scores"]["bleu"]["value"] == sacrebleu.corpus_bleu(expected, references).score
+    assert found["weights"] == f"{trained_run}/averaged"
+    assert 1 < found["perplexity"] < 100
+    assert found["sentences_per_second"] > 0
+
+
+def test_perplexity_is_that_of_validation(
+    trained_run: Path, headwise: Headwise, tmp_path: Path
+) -> None:
+    """The validation text of the run, back as text, has the perplexity that training measured."""
+    shards = TokenShards(trained_run / "data" / "valid")
+    subwords, _ = RunDirectory(trained_run).subwords()
+    for side in ("source", "target"):
+        lines = [subwords.decode(shards.sequence(side, n).tolist()) for n in range(len(shards))]
+        (tmp_path / side).write_text("".join(f"{line}\n" for line in lines))
+    arguments = ["--src", str(tmp_path / "source"), "--ref", str(tmp_path / "target")]
+    code, output, _ = headwise(
+        "evaluate", str(trained_run), *arguments, "--json", "--checkpoint", "last"
+    )
+    assert code == 0
+    measured = read_metrics(trained_run / "metrics.jsonl")[-1]["perplexity"]
+    assert json.loads(output)["runs"][0]["perplexity"] == pytest.approx(measured, rel=1e-4)
+
+
+def test_several_runs_are_a_table_and_a_test(
+    trained_run: Path, test_set: Path, headwise: Headwise, tmp_path: Path
+) -> None:
+    (tmp_path / "other").symlink_to(trained_run)
+    code, output, errors = headwise(
+        "evaluate", str(trained_run), str(tmp_path / "other"), *files(test_set)
+    )
+    assert code == 0, errors
+    lines = output.splitlines()
+    assert lines[0].split()[:2] == ["run", "BLEU"]
+    assert str(trained_run) in output
+    assert "paired bootstrap" in output
+
+
+def test_wrong_input_is_one_line(
+    trained_run: Path, test_set: Path, headwise: Headwise, tmp_path: Path
+) -> None:
+    (tmp_path / "short").write_text("one\n")
+    code, output, errors = headwise(
+        "evaluate", str(trained_run), "--src", str(tmp_path / "short"), *files(test_set)[2:]
+    )
+    assert (code, output) == (2, "")
+    assert "short" in errors
+    assert len(errors.splitlines()) == 1
+    code, _, errors = headwise(
+        "evaluate",
+        str(trained_run),
+        *files(test_set),
+        "--engine",
+        "ctranslate2",
+        "--quantization",
+        "int16",
+    )
+    assert code == 2
+    assert "int16 does not exist: `headwise export" in errors
+
+
+def test_the_other_engine_says_what_ours_says(
+    trained_run: Path, test_set: Path, headwise: Headwise
+) -> None:
+    pytest.importorskip("ctranslate2", reason="pip install 'headwise[ctranslate2]'")
+    code, output, errors = headwise(
+        "export", str(trained_run), "--to", "ctranslate2", "--quantization", "float32"
+    )
+    assert code == 0, errors
+    assert "equal greedy outputs" in output
+    sources = (test_set / "text.src").read_text().splitlines()
+    trained = load_model(RunDirectory(trained_run))
+    ids = [trained.source.encode(source) for source in sources]
+    theirs = load_translator(trained_run, engine="ctranslate2", quantization="float32")
+    for beam, least in ((1, 0.99), (4, 0.95)):
+        settings = SearchSettings(beam=beam, stop="count")  # The only stop that CTranslate2 has.
+        found = TorchEngine(trained.model).translate(ids, settings, 50)
+        ours = [trained.target.decode(list(hypotheses[0].ids)) for hypotheses in found]
+        pairs = zip(ours, theirs.translate(sources, beam=beam), strict=True)
+        assert sum(a == b.text for a, b in pairs) / len(sources) >= least
+    assert not theirs.can_align
+    code, output, _ = headwise(
+        "evaluate", str(trained_run), *files(test_set), "--engine", "ctranslate2"
+    )
+    assert code == 0
+    assert "exports/ctranslate2-float32" in output
