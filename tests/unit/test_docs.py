@@ -3,6 +3,7 @@
 import ast
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -72,8 +73,9 @@ def blocks(document: str, language: str) -> list[str]:
 def text(tmp_path: Path) -> Path:
     """A folder with the text that the documents speak of."""
     parallel = write_text(tmp_path)
-    parallel.sources[0].rename(tmp_path / "train.en")
-    parallel.targets[0].rename(tmp_path / "train.de")
+    for part in ("train", "test"):
+        shutil.copy(parallel.sources[0], tmp_path / f"{part}.en")
+        shutil.copy(parallel.targets[0], tmp_path / f"{part}.de")
     return tmp_path
 
 
@@ -125,8 +127,24 @@ def test_the_python_of_the_training_guide_runs(text: Path) -> None:
     assert result.stdout.startswith("12 train.max_steps = 12 ValidationResult(")
 
 
+def test_the_python_of_the_readme_translates(trained_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "ende").symlink_to(trained_run)
+    code, _ = blocks(README, "python")
+    result = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+    assert len(result.stdout.splitlines()) == 2
+
+
 def test_the_python_of_the_readme_runs() -> None:
-    (code,) = blocks(README, "python")
+    _, code = blocks(README, "python")
     result = subprocess.run(
         [sys.executable, "-W", "error", "-c", code],
         capture_output=True,
