@@ -172,12 +172,14 @@ def _continuations(
     size, rows_each = beams.sentences.shape[0], logits.shape[0] // beams.sentences.shape[0]
     normaliser = logits.logsumexp(1, keepdim=True)  # Of all tokens, those not allowed included.
     logits[:, [Vocab.pad, Vocab.bos]] = -math.inf
+    at_limit = beams.limits <= beams.length
     if beams.length < settings.min_length:
-        logits[:, Vocab.eos] = -math.inf
+        # But not where the limit comes first.
+        logits[~at_limit.repeat_interleave(rows_each), Vocab.eos] = -math.inf
     forced = torch.full((size,), Vocab.pad, device=logits.device)
     if beams.length < beams.prefixes.shape[1]:
         forced = beams.prefixes[:, beams.length]
-    forced = torch.where(beams.limits <= beams.length, Vocab.eos, forced)
+    forced = torch.where(at_limit, Vocab.eos, forced)
     if bool((forced != Vocab.pad).any()):
         only = forced.repeat_interleave(rows_each)[:, None]
         kept = torch.full_like(logits, -math.inf).scatter_(1, only, logits.gather(1, only))

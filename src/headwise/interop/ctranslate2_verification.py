@@ -12,9 +12,11 @@ from torch.nn.utils.rnn import pad_sequence
 
 from headwise.config import Vocab
 from headwise.data import TokenShards
+from headwise.decoding import SearchSettings
 from headwise.interop.ctranslate2_engine import CTranslate2Engine
 from headwise.model import Transformer
 from headwise.runs.directory import RunDirectory
+from headwise.tasks.torch_engine import TorchEngine
 
 Pair = tuple[list[int], list[int]]
 """Source and target ids, without the end of the sentence."""
@@ -117,27 +119,9 @@ def greedy(
     model: Transformer, sources: Sequence[Sequence[int]], max_extra_tokens: int
 ) -> list[list[int]]:
     """Return the most probable token after the other, up to the end or to each source's limit."""
-    results: list[list[int]] = [[] for _ in sources]
-    for rows in _batches(sources):
-        limits = [_limit(model, len(sources[row]) + max_extra_tokens) for row in rows]
-        state = model.start(_source_rows(sources, rows))
-        ids = torch.full((len(rows),), Vocab.bos)
-        ended = [limit == 0 for limit in limits]
-        while not all(ended):
-            logits, state = model.step(ids, state)
-            logits[:, [Vocab.pad, Vocab.bos]] = -torch.inf
-            ids = logits.argmax(1)
-            for place, token in enumerate(ids.tolist()):
-                output = results[rows[place]]
-                if not ended[place] and token != Vocab.eos:
-                    output.append(token)
-                ended[place] |= token == Vocab.eos or len(output) == limits[place]
-    return results
-
-
-def _limit(model: Transformer, tokens: int) -> int:
-    learned = model.config.positions == "learned"
-    return min(tokens, model.config.max_positions - 1) if learned else tokens
+    settings = SearchSettings(beam=1, stop="count")
+    found = TorchEngine(model).translate([list(ids) for ids in sources], settings, max_extra_tokens)
+    return [list(hypotheses[0].ids) for hypotheses in found]
 
 
 def _batches(sources: Sequence[Sequence[int]]) -> Iterator[list[int]]:

@@ -1,5 +1,6 @@
 """Search with our own model: sentences sorted by length, in batches, and back in their order."""
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -46,8 +47,7 @@ class TorchEngine:
         results: list[list[Hypothesis]] = [[] for _ in sources]
         with torch.inference_mode():
             for numbers, src in self._batches(sources, settings.beam):
-                lengths = [len(sources[number]) + max_extra_tokens for number in numbers]
-                limits = torch.tensor(lengths, device=src.device)
+                limits = self._limits([sources[number] for number in numbers], max_extra_tokens)
                 found = beam_search(self.model.step, self.model.start(src), limits, settings)
                 for number, hypotheses in zip(numbers, found, strict=True):
                     results[number] = hypotheses
@@ -71,11 +71,11 @@ class TorchEngine:
         with torch.inference_mode():
             for numbers, src in self._batches(sources, count):
                 rows = torch.arange(len(numbers), device=src.device).repeat_interleave(count)
-                lengths = [len(sources[number]) + max_extra_tokens for number in numbers]
+                limits = self._limits([sources[number] for number in numbers], max_extra_tokens)
                 found = sample(
                     self.model.step,
                     self.model.start(src).select(rows, count),
-                    torch.tensor(lengths, device=src.device)[rows],
+                    limits[rows],
                     [(settings.seed, *keys[n], draw) for n in numbers for draw in range(count)],
                     temperature=settings.temperature,
                     top_k=settings.top_k,
@@ -131,6 +131,13 @@ class TorchEngine:
             numbers = order[start : start + count]
             yield numbers, _padded([sources[number] for number in numbers], self._device())
             start += count
+
+    def _limits(self, sources: list[list[int]], max_extra_tokens: int) -> Tensor:
+        config = self.model.config
+        # Where positions are learned there is one for the start, and then for each token.
+        most = config.max_positions - 1 if config.positions == "learned" else sys.maxsize
+        lengths = [min(len(source) + max_extra_tokens, most) for source in sources]
+        return torch.tensor(lengths, device=self._device())
 
     def _device(self) -> torch.device:
         return self.model.output.weight.device

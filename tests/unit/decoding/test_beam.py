@@ -169,6 +169,7 @@ def test_an_output_ends_at_its_own_limit() -> None:
 def test_a_minimum_length_and_a_prefix_are_kept() -> None:
     table = {(): {EOS: 0.8, A: 0.2}, (A,): {EOS: 0.8, A: 0.2}, (A, A): {EOS: 0.8, A: 0.2}}
     assert search(Table(6, [table]), min_length=2)[0][0].ids == (A, A)
+    assert search(Table(6, [table]), min_length=9, limit=1)[0][0].ids == (A,), "the limit wins"
     model = Table(6, [GARDEN_PATH, GARDEN_PATH])
     found = beam_search(
         model.step,

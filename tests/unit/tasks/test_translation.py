@@ -120,6 +120,14 @@ def test_one_at_a_time_is_exactly_alone() -> None:
     assert together == [engine.translate([source], settings, 10)[0] for source in inputs]
 
 
+def test_learned_positions_bound_the_output() -> None:
+    torch.manual_seed(1)
+    config = model_config(positions="learned", max_positions=12)
+    engine = TorchEngine(Transformer(config, Vocab.shared(50)))
+    (found,) = engine.translate([[5, 6, 7]], SearchSettings(beam=2, min_length=99), 50)
+    assert len(found[0].ids) == 11
+
+
 def test_what_is_sampled_depends_on_seed_and_key_alone() -> None:
     engine, inputs = TorchEngine(lively_model()), sources(12)
     keys = [(number, 0) for number in range(12)]
