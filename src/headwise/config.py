@@ -209,7 +209,9 @@ class TrainConfig:
     max_minutes: float = 0.0
     """Minutes of wall clock after which training ends; 0 sets no such limit."""
     patience: int = 0
-    """Validations without a better loss after which training ends; 0 sets no such limit."""
+    """Validations without a better result after which training ends; 0 sets no such limit."""
+    bleu_pairs: int = 0
+    """Validation pairs to translate at each validation; with any, BLEU decides which is best."""
     log_every_steps: int = 50
     """Updates that one line of metrics.jsonl sums up."""
     save_every_steps: int = 0
@@ -245,6 +247,7 @@ class TrainConfig:
             "max_tokens",
             "max_minutes",
             "patience",
+            "bleu_pairs",
             "save_every_steps",
             "save_every_minutes",
             "seed",

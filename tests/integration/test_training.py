@@ -7,21 +7,29 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import sacrebleu
 import torch
 import torch.nn.functional as F
 
 from headwise.config import Config, Vocab
 from headwise.data import ParallelFiles, TokenShards, TsvFile, prepare
+from headwise.decoding import SearchSettings
 from headwise.errors import CheckpointError, ConfigError, DataError, DivergenceError
 from headwise.model import Transformer
+from headwise.recipes import load_recipe
 from headwise.runs.checkpoint import read_checkpoint, read_state, read_weights
-from headwise.runs.checkpoints import average
+from headwise.runs.checkpoints import average, choose
 from headwise.runs.directory import RunDirectory
 from headwise.runs.metrics import read_metrics
+from headwise.runs.model import load_model
 from headwise.runs.weights import load_weights
+from headwise.tasks.torch_engine import TorchEngine
+from headwise.training.distributed import World
 from headwise.training.estimate import _ROUNDS, Estimate
 from headwise.training.events import Event, Note, Saved, Updated, Validated
 from headwise.training.step import TrainingStep
+from headwise.training.validation_bleu import ValidationBleu
+from headwise.workflows.new_run import training_batches
 from headwise.workflows.train import train
 from tests.small_runs import digest, digests, small_config, write_text
 
@@ -385,6 +393,42 @@ def test_every_limit_ends_a_run(
         assert report.state.tokens == 2 * epoch_tokens
     if "tokens" in reason:
         assert 1000 <= report.state.tokens < 1000 + 150
+
+
+def test_bleu_decides_which_checkpoint_is_best(
+    text: ParallelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores = iter([3.0, 9.0, 5.0])
+    monkeypatch.setattr(ValidationBleu, "measure", lambda *_: next(scores))
+    events: list[Event] = []
+    config, run = small_config("train.bleu_pairs=5"), tmp_path / "run"
+    report = train(config, run, text=text, on_event=events.append)
+    assert report.state.best_step == 8
+    assert choose(RunDirectory(run), "best") == RunDirectory(run).step_directory(8)
+    validated = [e for e in events if isinstance(e, Validated)]
+    assert [(e.bleu, e.is_best) for e in validated] == [(3.0, True), (9.0, True), (5.0, False)]
+    lines = read_metrics(run / "metrics.jsonl")
+    assert [line["bleu"] for line in lines if line["kind"] == "valid"] == [3.0, 9.0, 5.0]
+
+
+def test_validation_bleu_is_that_of_greedy_translations(trained_run: Path) -> None:
+    run = RunDirectory(trained_run)
+    config = load_recipe(run.config_file, ["train.bleu_pairs=10"])
+    trained, shards = load_model(run), TokenShards(trained_run / "data" / "valid")
+    measured = ValidationBleu(training_batches(shards, config), shards, trained.target, config)
+    trained.model.train()
+    score = measured.measure(trained.model, World(rank=0, size=1, device=torch.device("cpu")))
+    assert trained.model.training
+    texts = [
+        [trained.target.decode(shards.sequence(side, n).tolist()) for n in range(10)]
+        for side in ("source", "target")
+    ]
+    engine = TorchEngine(trained.model)
+    ids = [trained.source.encode(line) for line in texts[0]]
+    found = engine.translate(ids, SearchSettings(beam=1, stop="count"), 50)
+    lines = [trained.target.decode(list(hypotheses[0].ids)) for hypotheses in found]
+    assert score == sacrebleu.corpus_bleu(lines, [texts[1]]).score
+    assert score > 1
 
 
 def test_clipping_scales_the_gradient_to_its_norm(

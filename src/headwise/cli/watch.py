@@ -183,6 +183,7 @@ def _validated(event: "Validated") -> str:
     return (
         f"step {event.step:,}  validation loss {result.loss:.3f}  NLL {result.nll:.3f}  "
         f"perplexity {result.perplexity:.2f} a token, {result.word_perplexity:.2f} a word"
+        + ("" if event.bleu is None else f"  BLEU {event.bleu:.1f}")
         + ("  (best)" if event.is_best else "")
     )
 

@@ -149,10 +149,16 @@ def _states(run: RunDirectory) -> dict[int, TrainingState]:
 
 
 def _best_step(run: RunDirectory, steps: list[int]) -> int:
-    """Return the step with the lowest validation loss; the last where none was validated."""
-    losses = {step: state.valid_loss for step, state in _states(run).items()}
-    known = {step: loss for step, loss in losses.items() if math.isfinite(loss)}
-    return min(reversed(known), key=lambda step: known[step], default=steps[-1])
+    """Return the step with the highest BLEU, else the lowest loss; the last if none has either."""
+    states = _states(run)
+    for scores in (
+        {step: -state.valid_bleu for step, state in states.items()},
+        {step: state.valid_loss for step, state in states.items()},
+    ):
+        known = {step: score for step, score in scores.items() if math.isfinite(score)}
+        if known:
+            return min(reversed(known), key=lambda step: known[step])
+    return steps[-1]
 
 
 def _set_aside(directory: Path) -> None:

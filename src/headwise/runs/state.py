@@ -29,10 +29,14 @@ class TrainingState:
     checkpoint is for going on from, not for averaging."""
     valid_loss: float = math.inf
     """Smoothed loss on the validation text at this step; inf where there was no validation."""
+    valid_bleu: float = -math.inf
+    """BLEU of validation pairs translated at this step; -inf where none were."""
     best_loss: float = math.inf
-    """The lowest of these so far."""
+    """The loss of the best checkpoint so far: the one with the highest BLEU or lowest loss."""
+    best_bleu: float = -math.inf
+    """Its BLEU."""
     best_step: int = 0
-    """The step it belongs to; 0 before any."""
+    """Its step; 0 before any."""
     validations_since_best: int = 0
     """Validations since then, none of them better."""
 

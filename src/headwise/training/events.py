@@ -31,6 +31,8 @@ class Validated:
 
     step: int
     result: ValidationResult
+    bleu: float | None
+    """Where `train.bleu_pairs` asks for it."""
     is_best: bool
 
 

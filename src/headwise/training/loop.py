@@ -35,6 +35,7 @@ from headwise.training.step import TrainingStep, keyed_dropout
 from headwise.training.stops import StopSignal, limit_reached, share_done
 from headwise.training.stream import BatchStream, Place
 from headwise.training.validation import ValidationResult, ValidationText
+from headwise.training.validation_bleu import ValidationBleu
 from headwise.training.window import Window
 
 
@@ -57,13 +58,14 @@ class TrainingLoop:
         config: Config,
         batches: Batches,
         valid: ValidationText | None,
+        bleu: ValidationBleu | None,
         run: RunDirectory,
         world: World,
         on_event: Callable[[Event], None],
     ) -> None:
         self.model = model.to(world.device)
         self.state = TrainingState(batches_per_update=config.train.accumulate * world.size)
-        self._config, self._batches, self._valid = config, batches, valid
+        self._config, self._batches, self._valid, self._bleu = config, batches, valid, bleu
         self._run, self._world, self._on_event = run, world, on_event
         self._optimizer = adam(self.model.parameters(), config.train)
         self.plain_step = TrainingStep(self.model, label_smoothing=config.train.label_smoothing)
@@ -131,7 +133,7 @@ class TrainingLoop:
                 return Ending(state=self.state, reason=reason)
             if signal or not self._update(stream, window, minutes, wish):
                 if self._saved_step < self.state.step:
-                    stopped = replace(self.state, interrupted=True, valid_loss=math.inf)
+                    stopped = replace(_unvalidated(self.state), interrupted=True)
                     self._write(replace(stopped, minutes=minutes))
                 signal = signal or wish.number
                 return Ending(state=self.state, reason="told to stop", signal=signal)
@@ -256,7 +258,7 @@ class TrainingLoop:
 
     def _save(self, metrics: MetricsFile | None, began: float) -> None:
         """Validate and save a checkpoint that is due."""
-        self.state = replace(self.state, valid_loss=math.inf)
+        self.state = _unvalidated(self.state)
         if self._valid is not None:
             self._validate(self._valid, metrics)
         (minutes,) = self._world.largest([(time.monotonic() - began) / 60])
@@ -269,9 +271,16 @@ class TrainingLoop:
         result = valid.measure(self.plain_step, self._world, self._autocast())
         state = replace(self.state, valid_loss=result.loss)
         is_best = result.loss < state.best_loss
+        if self._bleu is not None:
+            state = replace(state, valid_bleu=self._bleu.measure(self.model, self._world))
+            is_best = state.valid_bleu > state.best_bleu
         if is_best:
             state = replace(
-                state, best_loss=result.loss, best_step=state.step, validations_since_best=0
+                state,
+                best_loss=result.loss,
+                best_bleu=state.valid_bleu,
+                best_step=state.step,
+                validations_since_best=0,
             )
         else:
             state = replace(state, validations_since_best=state.validations_since_best + 1)
@@ -284,8 +293,10 @@ class TrainingLoop:
             "epoch": state.tokens / self._batches.target_tokens,
             "minutes": state.minutes,
         }
-        metrics.add({**place, **result.to_dict()})
-        self._on_event(Validated(step=state.step, result=result, is_best=is_best))
+        bleu = None if self._bleu is None else state.valid_bleu
+        scores = result.to_dict() if bleu is None else {**result.to_dict(), "bleu": bleu}
+        metrics.add({**place, **scores})
+        self._on_event(Validated(step=state.step, result=result, bleu=bleu, is_best=is_best))
 
     def _write(self, state: TrainingState) -> None:
         """Write a checkpoint, and remove those that are no longer wanted."""
@@ -311,6 +322,10 @@ class TrainingLoop:
         if not steps:
             return "there is no checkpoint yet"
         return f"the last good checkpoint is {self._run.step_directory(steps[-1])}"
+
+
+def _unvalidated(state: TrainingState) -> TrainingState:
+    return replace(state, valid_loss=math.inf, valid_bleu=-math.inf)
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:

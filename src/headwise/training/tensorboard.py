@@ -29,6 +29,8 @@ class TensorBoardFile:
                 figures = {f"train/{name}": value for name, value in vars(event.means).items()}
             case Validated():
                 figures = {f"valid/{name}": v for name, v in event.result.to_dict().items()}
+                if event.bleu is not None:
+                    figures["valid/bleu"] = event.bleu
             case _:
                 return
         if self._writer is None:

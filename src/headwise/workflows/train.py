@@ -25,6 +25,7 @@ from headwise.training.events import Event, Note
 from headwise.training.loop import TrainingLoop
 from headwise.training.stops import stop_signals
 from headwise.training.validation import ValidationResult, ValidationText
+from headwise.training.validation_bleu import ValidationBleu
 from headwise.workflows.new_run import check_run, data_directory, make_run, training_batches
 
 
@@ -141,13 +142,15 @@ def _loop(
         if count := len(cut.too_long):
             what = f"{count:,} of {len(part):,} pairs in {part.directory} are longer than a batch"
             tell(Note(text=f"{what} or than the model's positions: left out", is_warning=True))
-    valid = None
+    valid, bleu = None, None
     if len(valid_batches):
         valid = ValidationText(valid_batches, shards[1], target)
+        if config.train.bleu_pairs:
+            bleu = ValidationBleu(valid_batches, shards[1], target, config)
     else:
         tell(Note(text="there are no pairs to validate on", is_warning=True))
     model = _new_model(config, vocab)
-    loop = TrainingLoop(model, config, batches, valid, run, world, tell)
+    loop = TrainingLoop(model, config, batches, valid, bleu, run, world, tell)
     checkpoint, problems = last_good(run, set_aside=world.is_first)
     for problem in problems:
         tell(Note(text=problem, is_warning=True))
