@@ -125,6 +125,18 @@ def test_wrong_input_is_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_training_that_leaves_the_numbers_says_where(
+    text: ParallelFiles, tmp_path: Path, headwise: Headwise
+) -> None:
+    wild = ("train.schedule=linear", "train.peak_rate=1e30", "train.warmup_steps=1")
+    _, _, *arguments = command(tmp_path / "run", text, *wild)
+    code, output, errors = headwise(*arguments)
+    assert (code, output) == (2, "")
+    last = errors.splitlines()[-1]
+    assert "headwise: update 2, epoch 1, batch 2 (pairs" in last
+    assert "stopped before the update; there is no checkpoint yet" in last
+
+
 def test_doctor_says_what_a_run_takes_and_what_is_wrong_with_a_text(
     tmp_path: Path, headwise: Headwise
 ) -> None:
