@@ -21,7 +21,7 @@ from headwise.training.memory import available_mib
 from headwise.training.step import TrainingStep
 from headwise.workflows.new_run import training_batches
 
-_EXTRAS = {"plot": "matplotlib", "tensorboard": "tensorboard"}
+_EXTRAS = {"ctranslate2": "ctranslate2", "plot": "matplotlib", "tensorboard": "tensorboard"}
 _GEMM_SIZE = 1024
 
 
