@@ -13,7 +13,7 @@ def split_heads(projected: Tensor, num_heads: int, widths: tuple[int, ...]) -> t
 
     Paper: §3.2.2, the h projections of each operand stand next to each other in one matrix.
     """
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or not torch.is_grad_enabled():
         return _views(projected, num_heads, widths)
     return _SplitHeads.apply(projected, num_heads, widths)  # type: ignore[no-any-return, no-untyped-call]
 

@@ -41,7 +41,26 @@ def short_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Ten
     if mask is not None:
         # Adding minus infinity is vectorised; masked_fill is not.
         bias = torch.zeros(mask.shape, dtype=q.dtype).masked_fill_(~mask, -math.inf)
+    if not torch.is_grad_enabled():
+        # A step of decoding is so small that the way through autograd would be a third of it.
+        return _attend(q, k, v, bias)[0]
     return _ShortAttention.apply(q, k, v, bias)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def _attend(
+    q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    """Return what is attended to, and what its gradient needs."""
+    num_queries, num_keys = q.shape[2], k.shape[2]
+    # Small products are much faster when the right factor is not transposed in place.
+    keys = k.transpose(2, 3).reshape(-1, k.shape[3], num_keys)  # [B*H, K, S]
+    queries, values = q.reshape(-1, *q.shape[2:]), v.reshape(-1, *v.shape[2:])
+    weights = torch.bmm(queries, keys).mul_(1 / math.sqrt(q.shape[3]))  # [B*H, T, S]
+    if bias is not None:
+        weights.view(*q.shape[:2], num_queries, num_keys).add_(bias)
+    weights = _softmax_(weights)
+    heads = torch.bmm(weights, values).view(*q.shape[:3], v.shape[3])  # [B, H, T, Kv]
+    return heads, queries, keys, values, weights
 
 
 def _softmax_(scores: Tensor) -> Tensor:
@@ -63,16 +82,9 @@ def _softmax_gradient_(grad: Tensor, weights: Tensor) -> Tensor:
 class _ShortAttention(torch.autograd.Function):
     @staticmethod
     def forward(ctx: FunctionCtx, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
-        num_queries, num_keys = q.shape[2], k.shape[2]
-        # Small products are much faster when the right factor is not transposed in place.
-        keys = k.transpose(2, 3).reshape(-1, k.shape[3], num_keys)  # [B*H, K, S]
-        queries, values = q.reshape(-1, *q.shape[2:]), v.reshape(-1, *v.shape[2:])
-        weights = torch.bmm(queries, keys).mul_(1 / math.sqrt(q.shape[3]))  # [B*H, T, S]
-        if bias is not None:
-            weights.view(*q.shape[:2], num_queries, num_keys).add_(bias)
-        weights = _softmax_(weights)
-        ctx.save_for_backward(queries, keys, values, weights)
-        return torch.bmm(weights, values).view(*q.shape[:3], v.shape[3])  # [B, H, T, Kv]
+        heads, *saved = _attend(q, k, v, bias)
+        ctx.save_for_backward(*saved)
+        return heads
 
     @staticmethod
     @once_differentiable
