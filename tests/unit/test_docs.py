@@ -112,17 +112,23 @@ for command in {commands!r}:
     assert result.returncode == 0, result.stderr
 
 
-def test_the_python_of_the_training_guide_runs(text: Path) -> None:
-    (code,) = blocks(TRAINING, "python")
-    code = code.replace('["train.max_minutes=3"]', repr([*SETTINGS, "train.decay_by=steps"]))
-    result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
+def run_python(code: str, directory: Path) -> "subprocess.CompletedProcess[str]":
+    """Run an example as a reader would: saved as a file."""
+    (directory / "example.py").write_text(code)
+    return subprocess.run(
+        [sys.executable, "-W", "error", "example.py"],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
-        cwd=text,
+        cwd=directory,
     )
+
+
+def test_the_python_of_the_training_guide_runs(text: Path) -> None:
+    (code,) = blocks(TRAINING, "python")
+    code = code.replace('["train.max_minutes=3"]', repr([*SETTINGS, "train.decay_by=steps"]))
+    result = run_python(code, text)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.startswith("12 train.max_steps = 12 ValidationResult(")
 
@@ -131,14 +137,7 @@ def test_the_python_of_the_readme_translates(trained_run: Path, tmp_path: Path) 
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "ende").symlink_to(trained_run)
     code, _ = blocks(README, "python")
-    result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=tmp_path,
-    )
+    result = run_python(code, tmp_path)
     assert (result.returncode, result.stderr) == (0, "")
     assert len(result.stdout.splitlines()) == 2
 

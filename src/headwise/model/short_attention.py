@@ -42,7 +42,7 @@ def short_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Ten
         # Adding minus infinity is vectorised; masked_fill is not.
         bias = torch.zeros(mask.shape, dtype=q.dtype).masked_fill_(~mask, -math.inf)
     if not torch.is_grad_enabled():
-        # A step of decoding is so small that the way through autograd would be a third of it.
+        # A step of decoding is so small that the way through autograd shows: 2 to 8 % of it.
         return _attend(q, k, v, bias)[0]
     return _ShortAttention.apply(q, k, v, bias)  # type: ignore[no-any-return, no-untyped-call]
 

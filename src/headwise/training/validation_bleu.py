@@ -10,7 +10,7 @@ from headwise.tasks.torch_engine import TorchEngine
 from headwise.training.distributed import World
 
 _GREEDY = SearchSettings(beam=1, stop="count")
-"""A beam would cost several times as much and move every checkpoint's score alike."""
+"""Checkpoints are only compared with each other, and a beam would cost several times as much."""
 
 
 class ValidationBleu:
