@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup check test slow bench lock clean
+.PHONY: setup setup-browser check test slow bench lock clean
 
 setup: $(READY)
 
@@ -13,6 +13,10 @@ $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $(READY)
+
+# Browser tests drive Debian's Chromium; they are skipped where there is none.
+setup-browser:
+	command -v chromium > /dev/null || (apt-get update --quiet && apt-get install --quiet --yes --no-install-recommends chromium)
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -21,7 +21,12 @@ from headwise.training.memory import available_mib
 from headwise.training.step import TrainingStep
 from headwise.workflows.new_run import training_batches
 
-_EXTRAS = {"ctranslate2": "ctranslate2", "plot": "matplotlib", "tensorboard": "tensorboard"}
+_EXTRAS = {
+    "ctranslate2": "ctranslate2",
+    "plot": "matplotlib",
+    "serve": "fastapi",
+    "tensorboard": "tensorboard",
+}
 _GEMM_SIZE = 1024
 
 
