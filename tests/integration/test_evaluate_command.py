@@ -80,6 +80,42 @@ def test_several_runs_are_a_table_and_a_test(
     assert "paired bootstrap" in output
 
 
+def test_a_test_set_may_be_a_table(
+    trained_run: Path, test_set: Path, headwise: Headwise, tmp_path: Path
+) -> None:
+    sources = (test_set / "text.src").read_text().splitlines()
+    references = (test_set / "text.tgt").read_text().splitlines()
+    table = tmp_path / "test.tsv"
+    rows = [f"{n}\t{r}\t{s}\t" for n, (s, r) in enumerate(zip(sources, references, strict=True))]
+    rows[0] += "another"
+    table.write_text("".join(f"{row}\n" for row in rows))
+    arguments = ["--set", "decode.stop=count", "--json"]
+    code, output, errors = headwise("evaluate", str(trained_run), *files(test_set), *arguments)
+    assert code == 0, errors
+    plain = json.loads(output)["runs"][0]["scores"]
+    command = ["evaluate", str(trained_run), "--tsv", str(table)]
+    code, output, errors = headwise(*command, "--columns", "3,2", *arguments)
+    assert code == 0, errors
+    assert json.loads(output)["runs"][0]["scores"] == plain
+    code, output, errors = headwise(*command, "--columns", "3,2,4", *arguments)
+    assert code == 0, errors
+    assert "nrefs:var" in json.loads(output)["runs"][0]["scores"]["bleu"]["signature"]
+    for columns, message in (
+        ("3,5", "test.tsv:1: 4 columns, but column 5 is asked for"),
+        ("0,1", "columns are counted from 1"),
+        ("3", "'3' is not two column numbers or more"),
+    ):
+        code, output, errors = headwise(*command, "--columns", columns)
+        assert (code, output) == (2, "")
+        assert message in errors
+    code, _, errors = headwise(*command, *files(test_set))
+    assert code == 2
+    assert "either --src and --ref, or --tsv" in errors
+    code, _, errors = headwise("evaluate", str(trained_run), "--ref", str(table))
+    assert code == 2
+    assert "with --src and --ref, or with --tsv" in errors
+
+
 def test_wrong_input_is_one_line(
     trained_run: Path, test_set: Path, headwise: Headwise, tmp_path: Path
 ) -> None:

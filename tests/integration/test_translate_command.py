@@ -113,6 +113,22 @@ def test_formats(run: Path, tmp_path: Path) -> None:
     assert b"stdin:1: 1 columns, not source TAB target" in errors
 
 
+def test_a_translation_may_be_begun_and_searched_for_in_another_way(run: Path) -> None:
+    code, output, errors = translate(b"bana dora\ttib\nkuti\t\n", str(run), "--begun")
+    assert code == 0, errors
+    first, second = output.decode().splitlines()
+    assert first.startswith("tib")
+    assert second == Translator.load(run).translate(["kuti"])[0].text
+    code, output, errors = translate(b"bana\n", str(run), "--begun")
+    assert (code, output) == (2, b"")
+    assert b"stdin:1: 1 columns, not source TAB beginning" in errors
+    code, output, errors = translate(b"bana\n", str(run), "--set", "decode.beam=2")
+    assert (code, output.count(b"\n")) == (0, 1), errors
+    code, output, errors = translate(b"bana\n", str(run), "--set", "train.seed=2")
+    assert (code, output) == (2, b"")
+    assert b"only its [decode] settings can change" in errors
+
+
 def test_a_closed_pipe_ends_it_quietly(run: Path) -> None:
     command = (
         f"yes bana dora | {sys.executable} -m headwise translate {run} 2>errors "

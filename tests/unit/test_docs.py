@@ -1,6 +1,7 @@
 """What the documents claim is so: symbols and tests exist, commands and code run."""
 
 import ast
+import os
 import re
 import shlex
 import shutil
@@ -131,6 +132,25 @@ def test_the_python_of_the_training_guide_runs(text: Path) -> None:
     result = run_python(code, text)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.startswith("12 train.max_steps = 12 ValidationResult(")
+
+
+def test_the_pipe_of_the_readme_translates(trained_run: Path, tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "ende").symlink_to(trained_run)
+    (line,) = [line for line in README.splitlines() if line.startswith("printf")]
+    assert line == r"printf 'A man .\n' | headwise translate runs/ende"
+    result = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {line}"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        cwd=tmp_path,
+        env=os.environ | {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
+    )
+    assert result.stdout.count("\n") == 1
+    assert result.stdout.strip()
+    assert result.stderr == "using runs/ende/averaged\n"
 
 
 def test_the_python_of_the_readme_translates(trained_run: Path, tmp_path: Path) -> None:

@@ -19,22 +19,41 @@ Examples:
   headwise evaluate runs/ende runs/deeper --src test.en --ref test.de
                                      a table, and whether they differ beyond chance
   headwise evaluate runs/ende --src test.en --ref a.de --ref b.de --json
+  headwise evaluate runs/ende --tsv test.tsv --columns 1,2,3 --set decode.stop=count
+                                     a source and two references on each line
 
 Files may end in .gz, .xz or .zst. Publish BLEU with its signature; the tokenised
 scores are the paper's way, and not comparable with it.
 """
 
 
+def _columns(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]:
+    columns = value.split(",")
+    if len(columns) < 2 or not all(column.isdecimal() for column in columns):
+        raise click.BadParameter(f"{value!r} is not two column numbers or more, as in 1,2,3")
+    return tuple(map(int, columns))
+
+
 @click.command(epilog=EPILOG)
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=FILE)
-@click.option("--src", "source", type=FILE, required=True, help="The test set's source text.")
+@click.option("--src", "source", type=FILE, help="The test set's source text.")
+@click.option("--ref", "references", type=FILE, multiple=True, help="A reference; repeatable.")
+@click.option("--tsv", type=FILE, help="One file with all of it, instead of --src and --ref.")
 @click.option(
-    "--ref", "references", type=FILE, multiple=True, required=True, help="A reference; repeatable."
+    "--columns",
+    metavar="N,N[,N...]",
+    default="1,2",
+    callback=_columns,
+    show_default=True,
+    help="The TSV's source and references.",
 )
 @click.option("--language", help="Of the references, for the Moses tokenizer; the recipe's.")
 @click.option("--checkpoint", help="averaged, best, last or a step; by default in that order.")
 @click.option("--beam", type=click.IntRange(min=1), help="Hypotheses kept open.")
 @click.option("--alpha", type=click.FloatRange(min=0), help="Strength of the length penalty.")
+@click.option(
+    "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change a [decode] setting."
+)
 @click.option(
     "--engine", type=click.Choice(["torch", "ctranslate2"]), default="torch", show_default=True
 )
@@ -43,12 +62,15 @@ scores are the paper's way, and not comparable with it.
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def evaluate(
     runs: tuple[Path, ...],
-    source: Path,
+    source: Path | None,
     references: tuple[Path, ...],
+    tsv: Path | None,
+    columns: tuple[int, ...],
     language: str | None,
     checkpoint: str | None,
     beam: int | None,
     alpha: float | None,
+    overrides: tuple[str, ...],
     engine: "EngineName",
     quantization: "Quantization | None",
     output: Path | None,
@@ -56,11 +78,18 @@ def evaluate(
 ) -> None:
     """Translate a test set with one run or several, and score it."""
     from headwise.cli.watch import watch
-    from headwise.evaluation import read_corpus
+    from headwise.evaluation import read_corpus, read_tsv_corpus
     from headwise.files import replace_file
     from headwise.workflows.evaluate import evaluate as evaluate_runs
 
-    sources, texts = read_corpus(source, references)
+    if tsv is not None and (source or references):
+        raise click.UsageError("give either --src and --ref, or --tsv, not both")
+    if tsv is not None:
+        sources, texts = read_tsv_corpus(tsv, columns)
+    elif source is not None and references:
+        sources, texts = read_corpus(source, references)
+    else:
+        raise click.UsageError("give the test set with --src and --ref, or with --tsv")
     with watch() as watcher:
         evaluation = evaluate_runs(
             runs,
@@ -72,6 +101,7 @@ def evaluate(
             quantization=quantization,
             beam=beam,
             alpha=alpha,
+            overrides=overrides,
             on_progress=watcher.progress,
         )
     if output is not None:

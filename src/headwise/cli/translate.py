@@ -26,6 +26,8 @@ Examples:
   headwise translate runs/ende --json < in.en                 tokens, scores, alignment
   headwise translate runs/ende --split < articles.txt         paragraphs, sentence by sentence
   headwise translate runs/ende --score < pairs.tsv            log-probability of each pair
+  headwise translate runs/ende --begun < pairs.tsv            source TAB how it must begin
+  headwise translate runs/ende --set decode.stop=count < in.en
 
 N lines in, N lines out. Type lines at a terminal, and each is answered at once.
 """
@@ -44,6 +46,7 @@ N lines in, N lines out. Type lines at a terminal, and each is answered at once.
 @click.option("--tsv", is_flag=True, help="Put the source before its translation.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each line.")
 @click.option("--score", "only_score", is_flag=True, help="Score pairs: source TAB target.")
+@click.option("--begun", is_flag=True, help="Lines are source TAB beginning of the translation.")
 @click.option("--split", is_flag=True, help="Lines are paragraphs: translate their sentences.")
 @click.option("--sample", is_flag=True, help="Draw at random instead of searching for the best.")
 @click.option("--temperature", type=click.FloatRange(min=0, min_open=True), default=1.0)
@@ -52,6 +55,9 @@ N lines in, N lines out. Type lines at a terminal, and each is answered at once.
 @click.option("--seed", type=click.IntRange(min=0), default=1)
 @click.option("--batch-size", type=click.IntRange(min=1), help="Sentences searched at a time.")
 @click.option("--lenient", is_flag=True, help="Replace bytes that are not text.")
+@click.option(
+    "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change a [decode] setting."
+)
 @click.option(
     "--engine",
     type=click.Choice(["torch", "ctranslate2"]),
@@ -78,6 +84,7 @@ def translate(
     tsv: bool,
     as_json: bool,
     only_score: bool,
+    begun: bool,
     split: bool,
     sample: bool,
     temperature: float,
@@ -86,6 +93,7 @@ def translate(
     seed: int,
     batch_size: int | None,
     lenient: bool,
+    overrides: tuple[str, ...],
     engine: "EngineName",
     quantization: "Quantization | None",
     device: str,
@@ -102,6 +110,7 @@ def translate(
         checkpoint=checkpoint,
         device=device,
         batch_size=batch_size,
+        overrides=overrides,
     )
     click.echo(f"using {translator.name}", err=True)
     sampling = None
@@ -112,7 +121,12 @@ def translate(
     def lines_of(texts: list[str], first: int) -> list[str]:
         nonlocal too_long
         if only_score:
-            return _scored(translator, texts, first, name)
+            pairs = _pairs(texts, first, name, "target")
+            return [f"{log_prob:.6f}" for log_prob in translator.score(pairs)]
+        prefixes = None
+        if begun:
+            pairs = _pairs(texts, first, name, "beginning")
+            texts, prefixes = [source for source, _ in pairs], [prefix for _, prefix in pairs]
         translations = translator.translate(
             texts,
             beam=beam,
@@ -122,6 +136,7 @@ def translate(
             split=split,
             sampling=sampling,
             first=first,
+            prefixes=prefixes,
         )
         if not split:
             too_long += sum(bool(translation.parts) for translation in translations)
@@ -208,13 +223,13 @@ def _as_json(translator: "Translator", translation: "Translation") -> dict[str, 
     }
 
 
-def _scored(translator: "Translator", lines: list[str], first: int, name: str) -> list[str]:
+def _pairs(lines: list[str], first: int, name: str, second: str) -> list[tuple[str, str]]:
     from headwise.errors import DataError
 
     pairs = []
     for number, line in enumerate(lines, start=first + 1):
         fields = line.split("\t")
         if len(fields) != 2:
-            raise DataError(f"{name}:{number}: {len(fields)} columns, not source TAB target")
+            raise DataError(f"{name}:{number}: {len(fields)} columns, not source TAB {second}")
         pairs.append((fields[0], fields[1]))
-    return [f"{log_prob:.6f}" for log_prob in translator.score(pairs)]
+    return pairs

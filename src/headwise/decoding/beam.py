@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from headwise.config import Vocab
-from headwise.decoding.best import top_entries
+from headwise.decoding.best import log_normalisers, top_sums
 from headwise.decoding.settings import S, SearchSettings, Step
 
 
@@ -77,9 +77,8 @@ def beam_search(
                 results[int(beams.sentences[row])] = finished(beams, row, settings)
             going_on = torch.nonzero(~done).flatten()
             beams, parents = beams.select(going_on), parents[going_on]
-        rows = parents.flatten()
-        if not _stays(rows, logits.shape[0]):
-            state = state.select(rows, settings.beam)
+        if parents.shape[0]:
+            state = state.select(parents.flatten(), settings.beam)
         ids = beams.tokens[:, :, -1].flatten()
     return results
 
@@ -113,11 +112,11 @@ def advance(beams: Beams, logits: Tensor, settings: SearchSettings) -> tuple[Bea
     size, width = beams.log_probs.shape
     rows_each = logits.shape[0] // size  # 1 at the first step, then W
     count = min(2 * width, rows_each * logits.shape[1])
-    log_probs, ids = _continuations(beams, logits, settings, count)  # [R, C]
-    log_probs = log_probs + beams.log_probs[:, :rows_each].reshape(-1, 1)
-    best, places = log_probs.view(size, -1).topk(count, dim=1)  # [B, C], best first
-    parents = places // log_probs.shape[1]  # [B, C] within the sentence
-    ids = ids.view(size, -1).gather(1, places)
+    # Of all tokens, those not allowed included.
+    log_probs = beams.log_probs[:, :rows_each] - log_normalisers(logits).view(size, rows_each)
+    logits = _allowed(beams, logits.view(size, rows_each, -1), settings)
+    best, places = top_sums(logits, log_probs, count)  # [B, C], best first
+    parents, ids = places // logits.shape[2], places % logits.shape[2]  # within the sentence
     ends = ids == Vocab.eos
 
     beams = _finish(beams, best, parents, ends, settings)
@@ -165,27 +164,25 @@ def finished(beams: Beams, row: int, settings: SearchSettings) -> list[Hypothesi
     return found
 
 
-def _continuations(
-    beams: Beams, logits: Tensor, settings: SearchSettings, count: int
-) -> tuple[Tensor, Tensor]:
-    """Return the best next tokens of each row and their log-probabilities, both [R, C]."""
-    size, rows_each = beams.sentences.shape[0], logits.shape[0] // beams.sentences.shape[0]
-    normaliser = logits.logsumexp(1, keepdim=True)  # Of all tokens, those not allowed included.
-    logits[:, [Vocab.pad, Vocab.bos]] = -math.inf
+def _allowed(beams: Beams, logits: Tensor, settings: SearchSettings) -> Tensor:
+    """Return the logits [B, N, V], minus infinity where a token may not come next.
+
+    Those passed in are written to.
+    """
+    logits[:, :, Vocab.pad] = -math.inf
+    logits[:, :, Vocab.bos] = -math.inf
     at_limit = beams.limits <= beams.length
     if beams.length < settings.min_length:
         # But not where the limit comes first.
-        logits[~at_limit.repeat_interleave(rows_each), Vocab.eos] = -math.inf
-    forced = torch.full((size,), Vocab.pad, device=logits.device)
+        logits[~at_limit, :, Vocab.eos] = -math.inf
+    forced = torch.where(at_limit, Vocab.eos, Vocab.pad)
     if beams.length < beams.prefixes.shape[1]:
-        forced = beams.prefixes[:, beams.length]
-    forced = torch.where(at_limit, Vocab.eos, forced)
+        forced = torch.where(at_limit, Vocab.eos, beams.prefixes[:, beams.length])
     if bool((forced != Vocab.pad).any()):
-        only = forced.repeat_interleave(rows_each)[:, None]
-        kept = torch.full_like(logits, -math.inf).scatter_(1, only, logits.gather(1, only))
+        only = forced[:, None, None].expand(-1, logits.shape[1], 1)
+        kept = torch.full_like(logits, -math.inf).scatter_(2, only, logits.gather(2, only))
         logits = torch.where(only == Vocab.pad, logits, kept)
-    values, ids = top_entries(logits, min(count, logits.shape[1]))
-    return values - normaliser, ids
+    return logits
 
 
 def _finish(
@@ -216,8 +213,3 @@ def _finish(
         finished_scores=best,
         num_finished=beams.num_finished + ends.sum(1),
     )
-
-
-def _stays(rows: Tensor, before: int) -> bool:
-    """Return whether every row of the state stays where it is."""
-    return rows.shape[0] == before and torch.equal(rows, torch.arange(before, device=rows.device))

@@ -1,6 +1,6 @@
 """Scores of translations: strings and files in, numbers with their signatures out."""
 
-from headwise.evaluation.corpus import References, read_corpus
+from headwise.evaluation.corpus import References, read_corpus, read_tsv_corpus
 from headwise.evaluation.metrics import Bleu, ChrF, bleu, chrf
 from headwise.evaluation.resampling import RESAMPLES, SEED, Interval
 from headwise.evaluation.scores import Scores, score
@@ -30,6 +30,7 @@ __all__ = [
     "comparison_table",
     "moses_tokenizer",
     "read_corpus",
+    "read_tsv_corpus",
     "report",
     "score",
     "score_cells",

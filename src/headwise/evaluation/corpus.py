@@ -30,13 +30,41 @@ def read_corpus(
                 "they must correspond line by line"
             )
         reference_lines.append(lines)
-    there = [any(line.strip() for line in lines) for lines in zip(*reference_lines, strict=True)]
-    return hypothesis_lines, [
+    return hypothesis_lines, _absent_where_empty(reference_lines)
+
+
+def read_tsv_corpus(
+    path: Path, columns: Sequence[int] = (1, 2)
+) -> tuple[list[str], list[list[str | None]]]:
+    """Read a test set from a TSV file's columns, counted from 1: source, reference, reference...
+
+    As with files of their own, an empty reference next to one that is not is none at all.
+    """
+    if len(columns) < 2 or min(columns) < 1:
+        raise DataError("columns are counted from 1: that of the source, then of each reference")
+    rows = []
+    for number, line in enumerate(read_lines(path), start=1):
+        fields = line.split("\t")
+        if len(fields) < max(columns):
+            raise DataError(
+                f"{path}:{number}: {len(fields)} columns, but column {max(columns)} is asked for"
+            )
+        rows.append([fields[column - 1] for column in columns])
+    if not rows:
+        raise DataError(f"{path} has no lines: there is nothing to score")
+    sources, *references = (list(column) for column in zip(*rows, strict=True))
+    return sources, _absent_where_empty(references)
+
+
+def _absent_where_empty(references: list[list[str]]) -> list[list[str | None]]:
+    """Put None for an empty reference of a sentence that has another."""
+    there = [any(line.strip() for line in lines) for lines in zip(*references, strict=True)]
+    return [
         [
             line if line.strip() or not some else None
             for line, some in zip(lines, there, strict=True)
         ]
-        for lines in reference_lines
+        for lines in references
     ]
 
 

@@ -34,16 +34,19 @@ def attention(
 
     Paper: §3.2.1, eq. 1.
     """
-    mask = allowed.mask(q.shape[2], k.shape[2], q.device)
+    num_queries, num_keys = q.shape[2], k.shape[2]
     if trace is not None or (dropout_rate and q.device.type == "cpu"):
         # torch's fused CPU kernel refuses dropout, and its fallback draws slow random numbers.
+        mask = allowed.mask(num_queries, num_keys, q.device)
         return explicit_attention(q, k, v, mask, dropout_rate, trace)
     if suits_short_attention(q, k, v):
-        return short_attention(q, k, v, mask)
+        # Adding minus infinity is vectorised; masked_fill is not.
+        return short_attention(q, k, v, allowed.bias(num_queries, num_keys, q))
     if allowed.causal and allowed.keys is None:
         # Without a mask tensor torch may pick its flash kernel. Its causality is aligned to the
         # top left, which is right here: a causal call always has as many queries as keys.
         return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout_rate, is_causal=True)
+    mask = allowed.mask(num_queries, num_keys, q.device)
     return F.scaled_dot_product_attention(q, k, v, mask, dropout_p=dropout_rate)
 
 
@@ -113,13 +116,8 @@ class MultiHeadAttention(nn.Module):
     ) -> Tensor:
         """Attend from x to the keys and values that `keys_values` made of the memory.
 
-        Where several rows share one memory, they are so many queries to it.
-
         Paper: §3.2.3, encoder-decoder attention.
         """
-        if x.shape[0] != memory[0].shape[0]:
-            queries_of_each = x.reshape(memory[0].shape[0], -1, x.shape[2])  # [B, W*T, D]
-            return self.cross(queries_of_each, memory, allowed, trace=trace).view_as(x)
         rows = slice(0, self.num_heads * self.d_k)
         (queries,) = split_heads(self._project(x, rows), self.num_heads, (self.d_k,))
         return self._attend(queries, *memory, allowed, trace)

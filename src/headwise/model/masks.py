@@ -1,6 +1,7 @@
 """Who may attend to whom: derived once from padding and causality, then handed to every layer."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -17,13 +18,34 @@ class Allowed:
     """True where a key is a real token; None when every key is, so that nothing is paid for it."""
     causal: bool = False
     """Whether query t may see only the keys 0..t."""
+    pairs: Tensor | None = None  # [B, T, S]
+    """True where a query may see a key, where that is told for each; then nothing else is."""
+    _biases: dict[tuple[int, int, torch.dtype], Tensor] = field(
+        default_factory=dict, repr=False, compare=False
+    )
 
     def mask(self, num_queries: int, num_keys: int, device: torch.device) -> Tensor | None:
         """Return the mask that broadcasts to [B, H, T, S], or None when everything is allowed."""
+        if self.pairs is not None:
+            return self.pairs[:, None]  # [B, 1, T, S]
         if not self.causal:
             return None if self.keys is None else self.keys[:, None, None, :]  # [B, 1, 1, S]
         past = torch.ones(num_queries, num_keys, dtype=torch.bool, device=device).tril()  # [T, S]
         return past if self.keys is None else past & self.keys[:, None, None, :]  # [B, 1, T, S]
+
+    def bias(self, num_queries: int, num_keys: int, like: Tensor) -> Tensor | None:
+        """Return what is added to scores to the same end: 0 or minus infinity.
+
+        It is made once, however many layers and steps ask for it.
+        """
+        kind = (num_queries, num_keys, like.dtype)
+        if kind not in self._biases:
+            mask = self.mask(num_queries, num_keys, like.device)
+            if mask is None:
+                return None
+            zeros = torch.zeros(mask.shape, dtype=like.dtype, device=like.device)
+            self._biases[kind] = zeros.masked_fill_(~mask, -math.inf)
+        return self._biases[kind]
 
 
 def real_keys(ids: Tensor, pad: int) -> Tensor | None:

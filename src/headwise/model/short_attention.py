@@ -32,15 +32,11 @@ def suits_short_attention(q: Tensor, k: Tensor, v: Tensor) -> bool:
     )
 
 
-def short_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
-    """Compute softmax(Q K^T / sqrt(d_k)) V; mask broadcasts to [B, H, T, S].
+def short_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
+    """Compute softmax(Q K^T / sqrt(d_k) + bias) V; the bias broadcasts to [B, H, T, S].
 
     Paper: §3.2.1, eq. 1.
     """
-    bias = None
-    if mask is not None:
-        # Adding minus infinity is vectorised; masked_fill is not.
-        bias = torch.zeros(mask.shape, dtype=q.dtype).masked_fill_(~mask, -math.inf)
     if not torch.is_grad_enabled():
         # A step of decoding is so small that the way through autograd shows: 2 to 8 % of it.
         return _attend(q, k, v, bias)[0]

@@ -31,8 +31,9 @@ class Trace:
 class State:
     """Where decoding stands: what each layer remembers of the source and of its own output.
 
-    Rows that decode the same source, as the hypotheses of a beam do, may stand next to each other
-    and share one memory.
+    Rows that decode the same source, as the hypotheses of a beam do, stand next to each other and
+    share one memory and one cache. Each position of the cache was written by one of them; which
+    ones lie in a hypothesis's past is `visible`. So a beam that changes its mind moves no keys.
     """
 
     memories: list[Memory]
@@ -40,19 +41,36 @@ class State:
     length: int = 0
     """How many target positions have been decoded."""
     group: int = 1
-    """How many rows share each memory."""
+    """How many rows share each source: W."""
+    visible: Tensor | None = None  # [B, W, C]
+    """Which positions of the cache each row may see; None: all."""
 
     def select(self, rows: Tensor, group: int = 1) -> "State":
         """Return the state of the given rows [B'], in that order: to reorder, repeat or drop.
 
-        With `group` the rows come in groups of that many, those of a group from one source.
+        With `group` the rows come in groups of that many, those of a group from one source. The
+        caches may go on in the state returned, so that this one is spent, as by a step.
         """
         sources = rows[::group] // self.group
-        memories = self.memories
-        # Memories are never written to: those that stay where they are need no copy.
+        memories, caches = self.memories, self.caches
+        # Only sources that leave or move need copies.
         if sources.shape[0] != memories[0].keys.shape[0] or not _in_place(sources):
-            memories = [_select_memory(memory, sources) for memory in memories]
-        return State(memories, [cache.select(rows) for cache in self.caches], self.length, group)
+            memories = _select_memories(memories, sources)
+            caches = [cache.select(sources) for cache in caches]
+        visible = None
+        if self.visible is not None:
+            visible = self.visible.flatten(0, 1)[rows].unflatten(0, (-1, group))
+        elif group > 1:
+            shape = (sources.shape[0], group, self.caches[0].length)
+            visible = torch.ones(shape, dtype=torch.bool, device=rows.device)
+        return State(memories, caches, self.length, group, visible)
+
+    def see_own(self) -> Tensor | None:
+        """Return what each row sees at the next step, when each adds one position of its own."""
+        if self.visible is None:
+            return None
+        own = torch.eye(self.group, dtype=torch.bool, device=self.visible.device)
+        return torch.cat((self.visible, own.expand(self.visible.shape[0], -1, -1)), 2)
 
 
 def _in_place(rows: Tensor) -> bool:
@@ -127,24 +145,30 @@ class Transformer(nn.Module):
         """Encode the source ids [B, S] and return the state from which decoding starts."""
         allowed = Allowed(keys=real_keys(src, self.vocab.pad))
         memories = self.decoder.remember(self.encode(src, allowed), allowed)
+        memories = [_laid_out(memory.keys, memory.values, allowed) for memory in memories]
         return State(memories, [KeyValueCache() for _ in self.decoder.layers])
 
     @torch.no_grad()
     def step(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
-        """Feed one target id for each row [B]; return the next token's logits [B, V].
+        """Feed one target id for each row [R]; return the next token's logits [R, V].
 
         The state passed in is spent: its caches go on in the one returned. To go two ways from
-        one state, `select` a copy of it first.
+        one state, `select` each of its rows twice.
         """
-        filled = state.caches[0].length
-        assert filled == state.length, "this State was stepped already: select a copy of it first"
+        columns = state.length if state.visible is None else state.visible.shape[2]
+        assert state.caches[0].length == columns, "this State was stepped already"
         x = self._embed(
             ids[:, None], self.target_embedding, self.target_positions, start=state.length
-        )  # [B, 1, D]
-        # One query that may see all of the past: no mask.
-        x = self.decoder(x, Allowed(), state.memories, caches=state.caches)
-        logits: Tensor = self.output(x[:, -1])  # [B, V]
-        return logits, replace(state, length=state.length + 1)
+        )  # [R, 1, D]
+        visible = state.see_own()
+        x = self.decoder(
+            x.view(-1, state.group, x.shape[2]),  # [B, W, D]
+            Allowed(pairs=visible),
+            state.memories,
+            caches=state.caches,
+        )
+        logits: Tensor = self.output(x.flatten(0, 1))  # [R, V]
+        return logits, replace(state, length=state.length + 1, visible=visible)
 
     def _embed(
         self, ids: Tensor, embedding: nn.Embedding, positions: nn.Module, start: int = 0
@@ -158,10 +182,19 @@ class Transformer(nn.Module):
         return dropout(summed, self.config.dropout if self.training else 0.0)
 
 
-def _select_memory(memory: Memory, rows: Tensor) -> Memory:
-    keys = memory.allowed.keys
-    return Memory(
-        memory.keys.index_select(0, rows),
-        memory.values.index_select(0, rows),
-        memory.allowed if keys is None else Allowed(keys=keys.index_select(0, rows)),
-    )
+def _laid_out(keys: Tensor, values: Tensor, allowed: Allowed) -> Memory:
+    """Lay a memory out the way every step's products read it: keys as columns."""
+    return Memory(keys.transpose(2, 3).contiguous().transpose(2, 3), values.contiguous(), allowed)
+
+
+def _select_memories(memories: list[Memory], rows: Tensor) -> list[Memory]:
+    keys = memories[0].allowed.keys
+    allowed = Allowed() if keys is None else Allowed(keys=keys.index_select(0, rows))
+    return [
+        Memory(
+            memory.keys.transpose(2, 3).index_select(0, rows).transpose(2, 3),
+            memory.values.index_select(0, rows),
+            allowed,
+        )
+        for memory in memories
+    ]

@@ -28,6 +28,18 @@ def load_recipe(recipe: str | Path = "base", overrides: Sequence[str] = ()) -> C
         raise ConfigError(f"{source}: {error}") from error
 
 
+def search_as(config: Config, overrides: Sequence[str]) -> Config:
+    """Return a trained run's configuration with other [decode] settings: all that can change."""
+    values = config.to_dict()
+    for override in overrides:
+        values = apply_override(values, override)
+        if not override.strip().startswith("decode."):
+            raise ConfigError(
+                f"--set {override!r}: the run is trained, only its [decode] settings can change"
+            )
+    return Config.from_dict(values)
+
+
 def _read(recipe: str | Path) -> tuple[str, str]:
     if str(recipe) in recipe_names():
         return (resources.files(__name__) / f"{recipe}.toml").read_text("utf-8"), f"recipe {recipe}"

@@ -1,8 +1,11 @@
 """Search with our own model: sentences sorted by length, in batches, and back in their order."""
 
+import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -10,6 +13,9 @@ from torch import Tensor
 from headwise.config import Vocab
 from headwise.decoding import Hypothesis, SearchSettings, beam_search, sample
 from headwise.model import Trace, Transformer
+from headwise.tasks.side_by_side import side_by_side
+
+R = TypeVar("R")
 
 _BATCH_SENTENCES = 64
 _BATCH_TOKENS = 8192
@@ -37,21 +43,24 @@ class TorchEngine:
         self._batch_size = batch_size or _BATCH_SENTENCES
 
     def translate(
-        self, sources: list[list[int]], settings: SearchSettings, max_extra_tokens: int
+        self,
+        sources: list[list[int]],
+        settings: SearchSettings,
+        max_extra_tokens: int,
+        prefixes: list[list[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each source, best first.
 
         Sources are ids without the end of the sentence, as outputs are; an output has at most
-        `max_extra_tokens` more than its source.
+        `max_extra_tokens` more than its source, and begins with its prefix, if it has one.
         """
-        results: list[list[Hypothesis]] = [[] for _ in sources]
-        with torch.inference_mode():
-            for numbers, src in self._batches(sources, settings.beam):
-                limits = self._limits([sources[number] for number in numbers], max_extra_tokens)
-                found = beam_search(self.model.step, self.model.start(src), limits, settings)
-                for number, hypotheses in zip(numbers, found, strict=True):
-                    results[number] = hypotheses
-        return results
+
+        def search(numbers: list[int], src: Tensor) -> list[list[Hypothesis]]:
+            limits = self._limits([sources[number] for number in numbers], max_extra_tokens)
+            begun = None if prefixes is None else _rows([prefixes[n] for n in numbers], src.device)
+            return beam_search(self.model.step, self.model.start(src), limits, settings, begun)
+
+        return self._in_batches(sources, settings.beam, search)
 
     def sample(
         self,
@@ -67,40 +76,38 @@ class TorchEngine:
 
         What is drawn depends on the seed and on the source's key, not on its neighbours.
         """
-        results: list[list[Hypothesis]] = [[] for _ in sources]
-        with torch.inference_mode():
-            for numbers, src in self._batches(sources, count):
-                rows = torch.arange(len(numbers), device=src.device).repeat_interleave(count)
-                limits = self._limits([sources[number] for number in numbers], max_extra_tokens)
-                found = sample(
-                    self.model.step,
-                    self.model.start(src).select(rows, count),
-                    limits[rows],
-                    [(settings.seed, *keys[n], draw) for n in numbers for draw in range(count)],
-                    temperature=settings.temperature,
-                    top_k=settings.top_k,
-                    top_p=settings.top_p,
-                    min_length=min_length,
-                )
-                for place, number in enumerate(numbers):
-                    results[number] = found[place * count : (place + 1) * count]
-        return results
+
+        def draw(numbers: list[int], src: Tensor) -> list[list[Hypothesis]]:
+            rows = torch.arange(len(numbers), device=src.device).repeat_interleave(count)
+            limits = self._limits([sources[number] for number in numbers], max_extra_tokens)
+            found = sample(
+                self.model.step,
+                self.model.start(src).select(rows),
+                limits[rows],
+                [(settings.seed, *keys[n], draw) for n in numbers for draw in range(count)],
+                temperature=settings.temperature,
+                top_k=settings.top_k,
+                top_p=settings.top_p,
+                min_length=min_length,
+            )
+            return [found[start : start + count] for start in range(0, len(found), count)]
+
+        return self._in_batches(sources, count, draw)
 
     def log_probs(self, pairs: list[tuple[list[int], list[int]]]) -> list[float]:
         """Return the log-probability of each target given its source, the target's end included."""
-        results = [0.0] * len(pairs)
-        with torch.inference_mode():
-            for numbers, src in self._batches([source for source, _ in pairs], 1):
-                targets = [pairs[number][1] for number in numbers]
-                tgt_out = _padded(targets, src.device)
-                bos = torch.full_like(tgt_out[:, :1], Vocab.bos)
-                tgt_in = torch.cat((bos, tgt_out[:, :-1]), 1)
-                logits = self.model(src, tgt_in)
-                right = logits.gather(2, tgt_out[:, :, None])[:, :, 0] - logits.logsumexp(2)
-                totals = right.double().masked_fill(tgt_out == Vocab.pad, 0.0).sum(1)
-                for number, total in zip(numbers, totals.tolist(), strict=True):
-                    results[number] = total
-        return results
+
+        def score(numbers: list[int], src: Tensor) -> list[float]:
+            tgt_out = _padded([pairs[number][1] for number in numbers], src.device)
+            bos = torch.full_like(tgt_out[:, :1], Vocab.bos)
+            logits = self.model(src, torch.cat((bos, tgt_out[:, :-1]), 1))
+            right = logits.gather(2, tgt_out[:, :, None])[:, :, 0] - logits.logsumexp(2)
+            totals: list[float] = (
+                right.double().masked_fill(tgt_out == Vocab.pad, 0).sum(1).tolist()
+            )
+            return totals
+
+        return self._in_batches([source for source, _ in pairs], 1, score)
 
     def alignment(self, source: list[int], target: list[int]) -> list[tuple[int, int]]:
         """Return, for each target token, the source token that it attends to most.
@@ -119,17 +126,42 @@ class TorchEngine:
             weights = layers[max(0, len(layers) - 2)][0].mean(0)  # [T, S]
         return [(int(place), t) for t, place in enumerate(weights[:, : len(source)].argmax(1))]
 
-    def _batches(
-        self, sources: list[list[int]], rows_each: int
-    ) -> Iterator[tuple[list[int], Tensor]]:
-        # The longest first: whatever memory is needed is needed at once, not in the end.
+    def _in_batches(
+        self,
+        sources: list[list[int]],
+        rows_each: int,
+        work: Callable[[list[int], Tensor], Sequence[R]],
+    ) -> list[R]:
+        """Do the work for batches of the sources; return the results in the sources' order.
+
+        It is given the numbers of a batch's sources and their ids, padded.
+        """
+
+        def job(numbers: list[int]) -> Sequence[R]:
+            with torch.inference_mode():
+                return work(numbers, _padded([sources[n] for n in numbers], self._device()))
+
+        batches = list(self._batches(sources, rows_each))
+        jobs = [partial(job, numbers) for numbers in batches]
+        on_cpu = self._device().type == "cpu"
+        found = side_by_side(jobs) if on_cpu else [job() for job in jobs]
+        results = {
+            n: r
+            for batch, each in zip(batches, found, strict=True)
+            for n, r in zip(batch, each, strict=True)
+        }
+        return [results[number] for number in range(len(sources))]
+
+    def _batches(self, sources: list[list[int]], rows_each: int) -> Iterator[list[int]]:
+        # The longest first: whatever memory is needed is needed at once, not in the end, and
+        # what is done side by side ends at about the same time.
         order = sorted(range(len(sources)), key=lambda number: -len(sources[number]))
+        share = math.ceil(len(sources) / torch.get_num_threads())
         start = 0
         while start < len(order):
             width = (len(sources[order[start]]) + 1) * rows_each
-            count = max(1, min(self._batch_size, _BATCH_TOKENS // width))
-            numbers = order[start : start + count]
-            yield numbers, _padded([sources[number] for number in numbers], self._device())
+            count = max(1, min(self._batch_size, share, _BATCH_TOKENS // width))
+            yield order[start : start + count]
             start += count
 
     def _limits(self, sources: list[list[int]], max_extra_tokens: int) -> Tensor:
@@ -144,6 +176,11 @@ class TorchEngine:
 
 
 def _padded(sequences: list[list[int]], device: torch.device) -> Tensor:
-    width = max(map(len, sequences)) + 1
-    rows = [[*ids, Vocab.eos] + [Vocab.pad] * (width - len(ids) - 1) for ids in sequences]
-    return torch.tensor(rows, device=device)
+    """Return sequences with their ends as rows of equal length."""
+    return _rows([[*ids, Vocab.eos] for ids in sequences], device)
+
+
+def _rows(sequences: list[list[int]], device: torch.device) -> Tensor:
+    width = max(map(len, sequences))
+    rows = [ids + [Vocab.pad] * (width - len(ids)) for ids in sequences]
+    return torch.tensor(rows, dtype=torch.long, device=device)

@@ -1,7 +1,7 @@
 """Translation: a trained run as a function from text to text."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
@@ -11,6 +11,7 @@ from headwise.config import Config
 from headwise.data import Subwords
 from headwise.decoding import Hypothesis, SearchSettings
 from headwise.errors import RequestError
+from headwise.recipes import search_as
 from headwise.runs.directory import RunDirectory
 from headwise.runs.model import TrainedModel, load_model
 from headwise.tasks.sentences import split_sentences, split_to_fit
@@ -55,9 +56,16 @@ class Engine(Protocol):
     """What searches for translations: ids in, hypotheses out."""
 
     def translate(
-        self, sources: list[list[int]], settings: SearchSettings, max_extra_tokens: int
+        self,
+        sources: list[list[int]],
+        settings: SearchSettings,
+        max_extra_tokens: int,
+        prefixes: list[list[int]] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Translate sentences, given as ids without their ends, to at most so many more tokens."""
+        """Translate sentences, given as ids without their ends, to at most so many more tokens.
+
+        With `prefixes`, each translation begins with the ids given for it.
+        """
         ...
 
 
@@ -89,10 +97,15 @@ class Translator:
         checkpoint: str | None = None,
         device: str = "cpu",
         batch_size: int | None = None,
+        overrides: Sequence[str] = (),
     ) -> "Translator":
-        """Load a run directory: its average, else its best checkpoint, else its last."""
+        """Load a run directory: its average, else its best checkpoint, else its last.
+
+        Overrides are [decode] settings such as "decode.stop=count", laid over the run's own.
+        """
         directory = RunDirectory(Path(run))
         trained = load_model(directory, checkpoint)
+        trained = replace(trained, config=search_as(trained.config, overrides))
         return cls.of_model(
             trained,
             longest_source=directory.longest_source(),
@@ -135,11 +148,13 @@ class Translator:
         strength = decode.alpha if alpha is None else alpha
         if not 0 <= strength < float("inf"):
             raise RequestError(f"alpha = {strength} must be a number, 0 or more")
+        width = max(width, nbest)
         return SearchSettings(
-            beam=max(width, nbest),
+            beam=width,
             alpha=strength,
             penalty=decode.penalty,
-            stop=decode.stop,
+            # A beam of one is greedy search, as everyone means by it: it ends with its first end.
+            stop=decode.stop if width > 1 else "count",
             nbest=nbest,
             min_length=min_length,
         )
@@ -155,19 +170,24 @@ class Translator:
         split: bool = False,
         sampling: SamplingSettings | None = None,
         first: int = 0,
+        prefixes: Sequence[str] | None = None,
     ) -> list[Translation]:
         """Translate each text; results come in the order of the texts.
 
         With `split` a text is a paragraph, whose sentences are translated one by one and joined.
         So is any text that is longer than training may have seen. A text of nothing but white space
         translates to nothing. With `sampling` the candidates are drawn at random; what is drawn
-        for a text depends on its number, counted from `first`.
+        for a text depends on its number, counted from `first`. With `prefixes`, each translation
+        begins with the tokens of the text given for it, which may be empty.
         """
         settings = self.settings(beam=beam, alpha=alpha, nbest=nbest, min_length=min_length)
         jobs = [self._job(text, split) for text in texts]
+        begun = None if prefixes is None else self._begun(jobs, prefixes)
+        if begun is not None and sampling is not None:
+            raise RequestError("a beginning can be forced when searching, not when sampling")
         sentences = [part for job in jobs for part in job.parts]
         keys = [(first + n, part) for n, job in enumerate(jobs) for part in range(len(job.parts))]
-        translated = iter(self._sentences(sentences, settings, sampling, keys))
+        translated = iter(self._sentences(sentences, settings, sampling, keys, begun))
         return [self._result(job, translated) for job in jobs]
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
@@ -233,12 +253,31 @@ class Translator:
                 return _Job(text, parts, len(parts) > 1)
         return _Job(text, split_to_fit(text, self._source, self.longest_source, language), True)
 
+    def _begun(self, jobs: list["_Job"], prefixes: Sequence[str]) -> list[list[int]]:
+        """Return the ids that the translation of each sentence of the jobs must begin with."""
+        if len(prefixes) != len(jobs):
+            raise RequestError(f"{len(jobs):,} texts but {len(prefixes):,} beginnings")
+        begun = []
+        for job, prefix in zip(jobs, prefixes, strict=True):
+            ids = self._target.encode(prefix.strip())
+            if ids and (job.is_split or not job.parts):
+                raise RequestError(
+                    "a text that is empty or translated in parts cannot have a forced beginning"
+                )
+            if len(ids) > len(self._source.encode(job.text)) + self.config.decode.max_extra_tokens:
+                raise RequestError(
+                    f"a beginning of {len(ids):,} tokens is longer than its translation may become"
+                )
+            begun += [ids for _ in job.parts]
+        return begun
+
     def _sentences(
         self,
         sentences: list[str],
         settings: SearchSettings,
         sampling: SamplingSettings | None,
         keys: list[tuple[int, int]],
+        begun: list[list[int]] | None,
     ) -> list[Translation]:
         """Translate sentences that are not too long."""
         bare = [sentence.strip() for sentence in sentences]
@@ -247,7 +286,8 @@ class Translator:
         wanted = [number for number, sentence in enumerate(bare) if sentence]
         sources = [ids[n] for n in wanted]
         if sampling is None:
-            found = iter(self._engine.translate(sources, settings, extra))
+            prefixes = None if begun is None else [begun[n] for n in wanted]
+            found = iter(self._engine.translate(sources, settings, extra, prefixes))
         else:
             drawn = self._torch_engine("sampling").sample(
                 sources,

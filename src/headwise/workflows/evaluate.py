@@ -65,6 +65,7 @@ def evaluate(
     quantization: Quantization | None = None,
     beam: int | None = None,
     alpha: float | None = None,
+    overrides: Sequence[str] = (),
     on_progress: Callable[[str, int, int | None], None] = lambda *_: None,
 ) -> Evaluation:
     """Translate the sources with each run and score them against the references."""
@@ -73,7 +74,11 @@ def evaluate(
     found = []
     for run in runs:
         translator = load_translator(
-            run, engine=engine, quantization=quantization, checkpoint=checkpoint
+            run,
+            engine=engine,
+            quantization=quantization,
+            checkpoint=checkpoint,
+            overrides=overrides,
         )
         translations: list[str] = []
         start = time.perf_counter()

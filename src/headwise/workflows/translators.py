@@ -1,12 +1,14 @@
 """A run as a Translator, with the engine of one's choice."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
 from headwise.decoding import Hypothesis, SearchSettings
-from headwise.errors import CheckpointError
+from headwise.errors import CheckpointError, RequestError
 from headwise.interop.ctranslate2_engine import CTranslate2Engine
 from headwise.interop.ctranslate2_export import export_directory
+from headwise.recipes import search_as
 from headwise.runs.directory import RunDirectory
 from headwise.tasks.translation import Translator
 
@@ -21,9 +23,15 @@ class _CTranslate2Search:
         self._engine = engine
 
     def translate(
-        self, sources: list[list[int]], settings: SearchSettings, max_extra_tokens: int
+        self,
+        sources: list[list[int]],
+        settings: SearchSettings,
+        max_extra_tokens: int,
+        prefixes: list[list[int]] | None = None,
     ) -> list[list[Hypothesis]]:
         """Search as near to our own way as CTranslate2 can: it knows no other stop than "count"."""
+        if prefixes is not None:
+            raise RequestError("a forced beginning needs the torch engine")
         return self._engine.translate(
             sources,
             beam=settings.beam,
@@ -43,10 +51,13 @@ def load_translator(
     checkpoint: str | None = None,
     device: str = "cpu",
     batch_size: int | None = None,
+    overrides: Sequence[str] = (),
 ) -> Translator:
     """Load a run, or its export: of the quantization given, or the smallest there is."""
     if engine == "torch":
-        return Translator.load(run, checkpoint=checkpoint, device=device, batch_size=batch_size)
+        return Translator.load(
+            run, checkpoint=checkpoint, device=device, batch_size=batch_size, overrides=overrides
+        )
     directory = RunDirectory(run)
     kinds: tuple[Quantization, ...] = ("int8", "int16", "float32")
     wanted = kinds if quantization is None else (quantization,)
@@ -61,7 +72,7 @@ def load_translator(
         _CTranslate2Search(CTranslate2Engine.load(there)),
         source,
         target,
-        directory.config(),
+        search_as(directory.config(), overrides),
         longest_source=directory.longest_source(),
         name=str(there),
     )

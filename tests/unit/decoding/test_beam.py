@@ -10,7 +10,7 @@ from torch import Tensor
 
 from headwise.config import Vocab
 from headwise.decoding import Hypothesis, SearchSettings, beam_search
-from headwise.decoding.best import top_entries
+from headwise.decoding.best import log_normalisers, top_sums
 
 EOS, A, B = Vocab.eos, 4, 5
 
@@ -196,13 +196,21 @@ def test_fewer_outputs_than_asked_for_are_all_there_are() -> None:
 
 @pytest.mark.parametrize("size", [7, 64, 1000, 8000, 8191])
 @pytest.mark.parametrize("count", [1, 2, 8])
-def test_the_largest_entries_are_torchs(size: int, count: int) -> None:
-    rows = torch.randn(5, size, generator=torch.Generator().manual_seed(size))
-    rows[1] = 0.0
-    rows[2] = -math.inf
-    rows[2, -1] = 1.0
-    values, places = top_entries(rows, min(count, size))
-    torch.testing.assert_close(values, rows.topk(min(count, size)).values, rtol=0, atol=0)
-    torch.testing.assert_close(rows.gather(1, places), values, rtol=0, atol=0)
-    for row in places.tolist():
-        assert len(set(row)) == len(row)
+def test_the_largest_sums_are_torchs(size: int, count: int) -> None:
+    logits = torch.randn(5, 3, size, generator=torch.Generator().manual_seed(size))
+    logits[1] = 0.0
+    logits[2] = -math.inf
+    logits[2, 1, -1] = 1.0
+    addends = torch.tensor([[-1.0, -2.0, -math.inf]]).expand(5, -1)
+    sums = (logits + addends[:, :, None]).flatten(1)
+    values, places = top_sums(logits, addends, count)
+    torch.testing.assert_close(values, sums.topk(count).values, rtol=0, atol=0)
+    torch.testing.assert_close(sums.gather(1, places), values, rtol=0, atol=0)
+    for group in places.tolist():
+        assert len(set(group)) == len(group)
+
+
+def test_normalisers_are_torchs_for_any_number_of_rows() -> None:
+    logits = torch.randn(45, 8191, generator=torch.Generator().manual_seed(1))
+    logits[3, 5:] = -math.inf
+    torch.testing.assert_close(log_normalisers(logits), logits.logsumexp(1))

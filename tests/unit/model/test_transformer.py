@@ -103,13 +103,49 @@ def test_a_selected_state_goes_on_as_its_rows(build: Build, padded: bool) -> Non
     state = model.start(src)
     for position in range(3):
         _, state = model.step(tgt_in[:, position], state)
-    branch, state = state, state.select(rows)
+    state = state.select(rows)
     for position in range(3, tgt_in.shape[1]):
         logits, state = model.step(tgt_in[rows, position], state)
         torch.testing.assert_close(logits, full[:, position], rtol=0, atol=1e-12)
-    # The state it was selected from is untouched and can go its own way.
-    logits, _ = model.step(tgt_in[:, 3], branch)
-    torch.testing.assert_close(logits, model(src, tgt_in)[:, 3], rtol=0, atol=1e-12)
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("padded", [False, True])
+def test_rows_that_share_a_source_see_their_own_past_alone(build: Build, padded: bool) -> None:
+    """Walk as a beam does: every row follows some other of its group, and sources leave."""
+    model = build().eval()
+    src = make_batch()[0]
+    if padded:
+        src[2, 6:] = VOCAB.pad
+    generator = torch.Generator().manual_seed(3)
+
+    def numbers(high: int, count: int) -> torch.Tensor:
+        return torch.randint(high, (count,), generator=generator)
+
+    sources, group = torch.arange(src.shape[0]), 3
+    said = torch.full((src.shape[0], 1), VOCAB.bos)
+    state = model.start(src)
+    for position in range(20):  # beyond the cache's first room
+        logits, state = model.step(said[:, -1], state)
+        full = model(src[sources], said)[:, -1]
+        torch.testing.assert_close(logits, full, rtol=0, atol=1e-12)
+        before = 1 if position == 0 else group
+        staying = torch.arange(said.shape[0] // before)
+        if position in (4, 9, 10):
+            staying = staying[1:]
+        followed = numbers(before, staying.shape[0] * group)
+        rows = staying.repeat_interleave(group) * before + followed
+        new = 4 + numbers(src.max().item() - 4, rows.shape[0])
+        said, sources = torch.cat((said[rows], new[:, None]), 1), sources[rows]
+        state = state.select(rows, group)
+    # Out of their groups again, each row with a past of its own.
+    rows = torch.tensor([4, 0, 0])
+    said, sources, state = said[rows], sources[rows], state.select(rows)
+    for _ in range(2):
+        logits, state = model.step(said[:, -1], state)
+        full = model(src[sources], said)[:, -1]
+        torch.testing.assert_close(logits, full, rtol=0, atol=1e-12)
+        said = torch.cat((said, 4 + numbers(9, 3)[:, None]), 1)
 
 
 def test_a_state_is_selected_before_its_first_step(build: Build) -> None:
@@ -127,6 +163,12 @@ def test_stepping_a_spent_state_is_caught(build: Build) -> None:
     model.step(tgt_in[:, 0], state)
     with pytest.raises(AssertionError, match="stepped already"):
         model.step(tgt_in[:, 0], state)
+    rows = torch.arange(src.shape[0]).repeat_interleave(2)
+    _, state = model.step(tgt_in[:, 0], model.start(src))
+    first, second = state.select(rows, 2), state.select(rows, 2)
+    model.step(tgt_in[rows, 1], first)
+    with pytest.raises(AssertionError, match="stepped already"):
+        model.step(tgt_in[rows, 1], second)
 
 
 def test_growing_the_cache_copies_it_rarely(build: Build) -> None:

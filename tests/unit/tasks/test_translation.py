@@ -11,7 +11,7 @@ from headwise import Translator
 from headwise.config import Vocab
 from headwise.data import Subwords
 from headwise.decoding import SearchSettings
-from headwise.errors import CheckpointError, RequestError
+from headwise.errors import CheckpointError, ConfigError, RequestError
 from headwise.model import Transformer
 from headwise.runs.directory import RunDirectory
 from headwise.runs.model import load_model
@@ -120,6 +120,19 @@ def test_one_at_a_time_is_exactly_alone() -> None:
     assert together == [engine.translate([source], settings, 10)[0] for source in inputs]
 
 
+def test_outputs_begin_as_they_must() -> None:
+    engine, inputs = TorchEngine(lively_model()), sources(20)
+    free = engine.translate(inputs, SearchSettings(), 10)
+    prefixes = [[7, 8, 9], [], [11]] * 6 + [[], [5]]
+    begun = engine.translate(inputs, SearchSettings(), 10, prefixes)
+    for prefix, with_it, without in zip(prefixes, begun, free, strict=True):
+        assert list(with_it[0].ids[: len(prefix)]) == prefix
+        if not prefix:
+            assert with_it[0].ids == without[0].ids
+    forced = engine.log_probs([(s, list(h[0].ids)) for s, h in zip(inputs, begun, strict=True)])
+    assert [h[0].log_prob for h in begun] == pytest.approx(forced, rel=1e-5)
+
+
 def test_learned_positions_bound_the_output() -> None:
     torch.manual_seed(1)
     config = model_config(positions="learned", max_positions=12)
@@ -199,6 +212,34 @@ def test_the_recipes_search_is_used_unless_told_otherwise(translator: Translator
             translator.translate(["bana"], **wrong)  # type: ignore[arg-type]
     with pytest.raises(RequestError, match="NUL"):
         translator.translate(["ba\0na"])
+
+
+def test_a_beam_of_one_is_greedy_whatever_the_recipe(translator: Translator, run: Path) -> None:
+    assert translator.settings().stop == "bound"
+    assert translator.settings(beam=1).stop == "count"
+    assert translator.settings(beam=1, nbest=2).stop == "bound"
+    counting = Translator.load(run, overrides=["decode.stop=count", "decode.beam=3"])
+    assert counting.settings().stop == "count"
+    assert counting.settings().beam == 3
+    with pytest.raises(ConfigError, match=r"model.dropout=0.*only its \[decode\] settings"):
+        Translator.load(run, overrides=["model.dropout=0"])
+
+
+def test_translations_begin_as_they_must(translator: Translator) -> None:
+    texts = ["bana dora", "", "kuti bun"]
+    begun = translator.translate(texts, prefixes=["tib", "", ""])
+    free = translator.translate(texts)
+    assert begun[0].text.startswith("tib")
+    assert not free[0].text.startswith("tib")
+    assert [result.text for result in begun[1:]] == [result.text for result in free[1:]]
+    with pytest.raises(RequestError, match="3 texts but 1 beginnings"):
+        translator.translate(texts, prefixes=["tib"])
+    with pytest.raises(RequestError, match="empty or translated in parts"):
+        translator.translate([""], prefixes=["tib"])
+    with pytest.raises(RequestError, match="longer than its translation may become"):
+        translator.translate(["bana"], prefixes=["tib " * 100])
+    with pytest.raises(RequestError, match="when searching, not when sampling"):
+        translator.translate(["bana"], prefixes=["tib"], sampling=SamplingSettings())
 
 
 def test_paragraphs_are_translated_by_the_sentence(translator: Translator) -> None:
