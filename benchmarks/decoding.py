@@ -1,66 +1,162 @@
-"""Beam search on a test set: our torch engine, CTranslate2 through us, and CTranslate2 bare.
+"""Beam search on a test set: our torch engine, CTranslate2 through us and bare, and Marian.
 
-    python benchmarks/decoding.py --run RUN --src test.en [--rounds N] [--out FILE]
+    python benchmarks/decoding.py --run RUN --src test.en [--transformers ENV] [--rounds N]
 
-RUN is a trained run with `headwise export RUN --to ctranslate2 --quantization float32` (and int8).
-All contenders have the same weights, beam and number of threads and take turns, round after round;
-each keeps its best. Sentences a second, from ids to ids: subwords are cut before.
+RUN is a trained run with `headwise export RUN --to ctranslate2 --quantization float32` (and int8);
+for Hugging Face's Marian, which decoding_peers.py makes of it, one with model.norm_order = "post".
+All contenders have the same weights, beam, length penalty and number of threads and stop when as
+many hypotheses have finished as the beam is wide. They take turns, round after round; each keeps
+its best. Marian gets several batch sizes and both of its attentions, and the best of those counts.
+Sentences a second, from ids to ids: subwords are cut before. Beside that: `headwise translate` of
+one line, by a new process.
 """
 
 import argparse
 import json
+import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
+from decoding_peers import ATTENTIONS, MarianPeer, equal_share, marian_peer
 from machine import machine
+from training_peers import PeerMissingError
 
 from headwise.data import read_lines
-from headwise.decoding import SearchSettings
+from headwise.decoding import Hypothesis, SearchSettings
 from headwise.interop.ctranslate2_engine import CTranslate2Engine
 from headwise.interop.ctranslate2_export import export_directory
+from headwise.model import Transformer
 from headwise.runs.directory import RunDirectory
 from headwise.runs.model import load_model
 from headwise.tasks.torch_engine import TorchEngine
 
-BEAM, ALPHA, EXTRA = 4, 0.6, 50
+# The penalty and the stop that every engine here has.
+SAME = SearchSettings(beam=4, alpha=0.6, penalty="power", stop="count")
+EXTRA = 50
 SINGLES = 100
+MARIAN_BATCHES = (32, 64, 128)
 
 
-def contenders(run: RunDirectory, sources: list[list[int]]) -> dict[str, Callable[[], int]]:
-    """Name each way to translate; calling it does so and tells how many sentences it took."""
-    model = load_model(run).model
+@dataclass(frozen=True)
+class Pass:
+    """What one contender made of the test set, once."""
+
+    outputs: list[tuple[int, ...]]
+    seconds: float
+
+
+Contender = Callable[[], Pass]
+
+
+def timed(translate: Callable[[], list[list[Hypothesis]]]) -> Contender:
+    def run() -> Pass:
+        start = time.perf_counter()
+        found = translate()
+        seconds = time.perf_counter() - start
+        return Pass([best.ids for best, *_ in found], seconds)
+
+    return run
+
+
+def torch_contenders(model: Transformer, sources: list[list[int]]) -> dict[str, Contender]:
     batched, single = TorchEngine(model), TorchEngine(model, batch_size=1)
-    found: dict[str, Callable[[], int]] = {}
-    for stop in ("bound", "count"):
-        settings = SearchSettings(beam=BEAM, alpha=ALPHA, stop=stop)
-        found[f"torch, {stop}"] = lambda s=settings: len(batched.translate(sources, s, EXTRA))
-    one = SearchSettings(beam=BEAM, alpha=ALPHA, stop="count")
-    found["torch, one at a time"] = lambda: len(single.translate(sources[:SINGLES], one, EXTRA))
-    for quantization in ("float32", "int8"):
-        directory = export_directory(run, quantization)
-        if not directory.is_dir():
-            print(f"skipped: {directory} does not exist", file=sys.stderr)
-            continue
-        engine = CTranslate2Engine.load(directory, threads=torch.get_num_threads())
-        tokens = [engine.source_tokens(ids) for ids in sources]
-        found[f"ctranslate2 {quantization}"] = lambda e=engine: len(
-            e.translate(sources, beam=BEAM, alpha=ALPHA, max_extra_tokens=EXTRA)
+    paper = SearchSettings(beam=SAME.beam, alpha=SAME.alpha)
+    return {
+        "torch": timed(lambda: batched.translate(sources, SAME, EXTRA)),
+        "torch, one at a time": timed(lambda: single.translate(sources[:SINGLES], SAME, EXTRA)),
+        "torch, the paper's penalty, bound": timed(
+            lambda: batched.translate(sources, paper, EXTRA)
+        ),
+    }
+
+
+def ctranslate2_contenders(
+    run: RunDirectory, sources: list[list[int]], quantization: str, threads: int
+) -> dict[str, Contender]:
+    directory = export_directory(run, quantization)
+    if not directory.is_dir():
+        print(f"skipped: {directory} does not exist", file=sys.stderr)
+        return {}
+    engine = CTranslate2Engine.load(directory, threads=threads)
+    tokens = [engine.source_tokens(ids) for ids in sources]
+
+    def bare() -> Pass:
+        start = time.perf_counter()
+        found = engine._translator.translate_batch(
+            tokens,
+            beam_size=SAME.beam,
+            length_penalty=SAME.alpha,
+            num_hypotheses=1,
+            max_decoding_length=max(map(len, tokens)) + EXTRA,
+            max_input_length=0,
+            max_batch_size=1024,
+            batch_type="tokens",
         )
-        found[f"bare ctranslate2 {quantization}"] = lambda e=engine, t=tokens: len(
-            e._translator.translate_batch(
-                t,
-                beam_size=BEAM,
-                length_penalty=ALPHA,
-                num_hypotheses=1,
-                max_decoding_length=max(map(len, t)) + EXTRA,
-                max_input_length=0,
-                max_batch_size=1024,
-                batch_type="tokens",
-            )
+        seconds = time.perf_counter() - start
+        return Pass([tuple(engine._ids[t] for t in each.hypotheses[0]) for each in found], seconds)
+
+    def ours() -> list[list[Hypothesis]]:
+        return engine.translate(
+            sources,
+            beam=SAME.beam,
+            alpha=SAME.alpha,
+            penalty=SAME.penalty,
+            max_extra_tokens=EXTRA,
         )
+
+    return {f"ctranslate2 {quantization}": timed(ours), f"bare ctranslate2 {quantization}": bare}
+
+
+def marian_contenders(peer: MarianPeer, sources: list[list[int]]) -> dict[str, Contender]:
+    def contender(attention: str, batch: int) -> Contender:
+        given = sources[:SINGLES] if batch == 1 else sources
+        return lambda: Pass(*peer.translate(given, SAME, EXTRA, attention=attention, batch=batch))
+
+    return {
+        marian_name(attention, batch): contender(attention, batch)
+        for attention in ATTENTIONS
+        for batch in (1, *MARIAN_BATCHES)
+    }
+
+
+def marian_name(attention: str, batch: int) -> str:
+    return f"marian {attention}, {'one' if batch == 1 else batch} at a time"
+
+
+def cold_seconds(run: Path, line: str, threads: int) -> float:
+    """Translate one line with a new process."""
+    start = time.perf_counter()
+    subprocess.run(
+        [sys.executable, "-m", "headwise", "translate", run],
+        input=line + "\n",
+        env={**os.environ, "OMP_NUM_THREADS": str(threads)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return time.perf_counter() - start
+
+
+def ratios(best: dict[str, float]) -> dict[str, float]:
+    """Say how many times as fast as its yardstick each of ours is."""
+    found = {
+        f"ctranslate2 {quantization} / bare": best[name] / best[f"bare {name}"]
+        for quantization in ("float32", "int8")
+        if (name := f"ctranslate2 {quantization}") in best
+    }
+    for kind, ours, batches in (
+        ("batches", "torch", MARIAN_BATCHES),
+        ("one at a time", "torch, one at a time", (1,)),
+    ):
+        names = [marian_name(attention, batch) for attention in ATTENTIONS for batch in batches]
+        if names[0] in best:
+            found[f"torch / marian, {kind}"] = best[ours] / max(best[name] for name in names)
     return found
 
 
@@ -68,6 +164,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--run", type=Path, required=True)
     parser.add_argument("--src", type=Path, required=True)
+    parser.add_argument("--transformers", type=Path, help="environment with transformers")
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--threads", type=int, default=2)
     default = Path(__file__).parent / "results" / "decoding.json"
@@ -75,26 +172,54 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     run = RunDirectory(options.run)
-    subwords, _ = run.subwords()
-    sources = [subwords.encode(line) for line in read_lines(options.src)]
-    work = contenders(run, sources)
-    best = dict.fromkeys(work, 0.0)
-    for _ in range(options.rounds):
-        for name, function in work.items():
-            start = time.perf_counter()
-            count = function()
-            best[name] = max(best[name], count / (time.perf_counter() - start))
+    trained = load_model(run)
+    lines = list(read_lines(options.src))
+    sources = [trained.source.encode(line) for line in lines]
+    check, cold = None, []
+    with ExitStack() as stack:
+        work = torch_contenders(trained.model, sources)
+        for quantization in ("float32", "int8"):
+            work |= ctranslate2_contenders(run, sources, quantization, options.threads)
+        if options.transformers is not None:
+            python = options.transformers / "bin" / "python"
+            positions = max(map(len, sources)) + EXTRA + 2
+            try:
+                peer = stack.enter_context(
+                    marian_peer(python, trained.model, positions, options.threads)
+                )
+            except PeerMissingError as error:
+                print(f"skipped: {error}", file=sys.stderr)
+            else:
+                check = peer.check(trained.model, sources, SAME, EXTRA)
+                print(f"marian: {check}", file=sys.stderr)
+                work |= marian_contenders(peer, sources)
+        best, equal = dict.fromkeys(work, 0.0), dict.fromkeys(work, 1.0)
+        for number in range(options.rounds):
+            reference: list[tuple[int, ...]] = []
+            for name, contender in work.items():
+                done = contender()
+                reference = reference or done.outputs
+                best[name] = max(best[name], len(done.outputs) / done.seconds)
+                equal[name] = equal_share(reference[: len(done.outputs)], done.outputs)
+            cold.append(cold_seconds(options.run, lines[0], options.threads))
+            print(f"round {number + 1} of {options.rounds}", file=sys.stderr)
     report = {
         "machine": machine(threads=options.threads, torch=torch.__version__),
-        "beam": BEAM,
-        "alpha": ALPHA,
+        "search": asdict(SAME),
         "sentences": len(sources),
         "sentences_per_second": best,
+        "outputs_equal_to_torchs": equal,
+        "marian_check": None if check is None else asdict(check),
+        "ratios": ratios(best),
+        "cold_translate_seconds": cold,
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
     for name, speed in best.items():
-        print(f"{name:>26} {speed:8.0f} sentences/s")
+        print(f"{name:>34} {speed:8.1f} sentences/s   {equal[name]:6.1%} of torch's outputs")
+    for name, ratio in ratios(best).items():
+        print(f"{name:>34} {ratio:8.2f}x")
+    print(f"headwise translate of one line, cold: {min(cold):.1f} to {max(cold):.1f} s")
 
 
 if __name__ == "__main__":

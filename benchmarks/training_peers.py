@@ -116,7 +116,7 @@ def marian(python: Path, text: CutText, setup: Setup) -> Speed:
     `--mini-batch-words` is the size of a whole update. But it counts source words, with eos and
     without padding: it is scaled to give `batch_tokens` target tokens on average.
     """
-    _require(python, "pymarian")
+    require(python, "pymarian")
     m = setup.model
     source_tokens, target_tokens = _count_tokens(text.sources), _count_tokens(text.targets)
     batch_words = round(setup.batch_tokens * source_tokens / target_tokens)
@@ -162,7 +162,7 @@ def fairseq(python: Path, text: CutText, setup: Setup) -> Speed:
 
     Its `--max-tokens` is a budget like ours: the larger side's tokens, with eos and padding.
     """
-    _require(python, "fairseq-fixed")
+    require(python, "fairseq-fixed")
     m = setup.model
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
@@ -200,7 +200,7 @@ def fairseq(python: Path, text: CutText, setup: Setup) -> Speed:
     return _speed(windows, setup, log)
 
 
-def _require(python: Path, package: str) -> None:
+def require(python: Path, package: str) -> None:
     code = f"import importlib.metadata as m; m.version({package!r})"
     try:
         found = subprocess.run([python, "-c", code], capture_output=True, check=False)
