@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup setup-browser check test slow bench lock clean
+.PHONY: setup setup-browser check test slow bench docs lock clean
 
 setup: $(READY)
 
@@ -32,6 +32,10 @@ slow: $(READY)
 
 bench: $(READY)
 	$(BIN)/python benchmarks/step.py
+
+# docs/cli.md, from the commands themselves.
+docs: $(READY)
+	$(BIN)/python docs/cli.py
 
 # Renew constraints.txt: everything as new as pyproject.toml allows, but torch as pinned now.
 lock:

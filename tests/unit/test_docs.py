@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import runpy
 import shlex
 import shutil
 import subprocess
@@ -10,6 +11,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import click
 import pytest
 
 from tests.small_runs import SETTINGS, write_text
@@ -181,6 +183,72 @@ def test_the_map_of_the_readme_names_what_is_there() -> None:
 
 
 def test_documents_link_only_to_files_that_exist() -> None:
-    for document in ROOT.glob("*.md"):
+    for document in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")):
         for target in re.findall(r"\]\((?!http)([^)#]+)\)", document.read_text("utf-8")):
-            assert (ROOT / target).exists(), f"{document.name} links to {target}"
+            assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+CLI_PAGE = runpy.run_path(str(ROOT / "docs" / "cli.py"))["page"]
+
+
+@pytest.mark.parametrize("columns", ["40", "200"])
+def test_the_page_of_commands_says_what_they_say(
+    columns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    stored = (ROOT / "docs" / "cli.md").read_text("utf-8")
+    assert stored == CLI_PAGE(), "docs/cli.md is stale: run `make docs`"
+
+
+def test_the_page_of_commands_takes_up_a_new_one() -> None:
+    @click.group(help="Do things.", epilog="\b\nExamples:\n  tool walk --far   a long way")
+    def tool() -> None: ...
+
+    @tool.command(epilog="\b\nExamples:\n  tool walk\n    on\n\nMind\nthe gap.")
+    @click.argument("where")
+    @click.option("--speed", type=click.Choice(["slow", "fast"]), help="How fast.")
+    @click.option("--secret", hidden=True)
+    def walk(where: str, speed: str, secret: str) -> None:
+        """Walk to WHERE.
+
+        Look around.
+        """
+
+    assert (
+        CLI_PAGE(tool, "tool").partition("not this.\n\n")[2]
+        == """Do things.
+
+Examples:
+
+```text
+tool walk --far   a long way
+```
+
+| command | what it does |
+|---|---|
+| [`tool walk`](#tool-walk) | Walk to WHERE. |
+
+## tool walk
+
+```text
+tool walk [OPTIONS] WHERE
+```
+
+Walk to WHERE.
+
+Look around.
+
+| option | what it does |
+|---|---|
+| `--speed [slow\\|fast]` | How fast. |
+
+Examples:
+
+```text
+tool walk
+  on
+```
+
+Mind the gap.
+"""
+    )

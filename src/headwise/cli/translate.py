@@ -49,10 +49,25 @@ N lines in, N lines out. Type lines at a terminal, and each is answered at once.
 @click.option("--begun", is_flag=True, help="Lines are source TAB beginning of the translation.")
 @click.option("--split", is_flag=True, help="Lines are paragraphs: translate their sentences.")
 @click.option("--sample", is_flag=True, help="Draw at random instead of searching for the best.")
-@click.option("--temperature", type=click.FloatRange(min=0, min_open=True), default=1.0)
-@click.option("--top-k", type=click.IntRange(min=0), default=0)
-@click.option("--top-p", type=click.FloatRange(min=0, max=1, min_open=True), default=1.0)
-@click.option("--seed", type=click.IntRange(min=0), default=1)
+@click.option(
+    "--temperature",
+    type=click.FloatRange(min=0, min_open=True),
+    default=1.0,
+    help="With --sample: below 1 draws what is probable more often.",
+)
+@click.option(
+    "--top-k",
+    type=click.IntRange(min=0),
+    default=0,
+    help="With --sample: draw from this many tokens, the most probable; 0: from all.",
+)
+@click.option(
+    "--top-p",
+    type=click.FloatRange(min=0, max=1, min_open=True),
+    default=1.0,
+    help="With --sample: draw from the fewest tokens that have this much probability.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=1, help="With --sample: what to draw.")
 @click.option("--batch-size", type=click.IntRange(min=1), help="Sentences searched at a time.")
 @click.option("--lenient", is_flag=True, help="Replace bytes that are not text.")
 @click.option(
