@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 PAPER = (ROOT / "docs" / "paper.md").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
 TRAINING = (ROOT / "docs" / "training.md").read_text("utf-8")
+TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
 ROWS = [row for row in PAPER.splitlines() if row.startswith(("| §", "| Table"))]
 
 
@@ -186,6 +187,42 @@ def test_documents_link_only_to_files_that_exist() -> None:
     for document in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")):
         for target in re.findall(r"\]\((?!http)([^)#]+)\)", document.read_text("utf-8")):
             assert (document.parent / target).exists(), f"{document.name} links to {target}"
+
+
+def programs(directory: Path) -> Path:
+    """Make a folder in which `headwise` and `python` are those of this test."""
+    directory.mkdir()
+    for name, arguments in (("python", ""), ("headwise", " -m headwise")):
+        path = directory / name
+        path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)}{arguments} "$@"\n')
+        path.chmod(0o755)
+    return directory
+
+
+def test_the_tutorial_works_as_printed(tmp_path: Path) -> None:
+    # The one thing that is not as printed, so that it takes seconds.
+    short = TUTORIAL.replace("max_steps = 600", "max_steps = 12")
+    assert short != TUTORIAL
+    path = f"{programs(tmp_path / 'bin')}{os.pathsep}{os.environ['PATH']}"
+    work = tmp_path / "work"
+    work.mkdir()
+    for language, block in re.findall(r"```(sh|python|toml)\n(.*?)```", short, re.DOTALL):
+        if language != "sh":  # A file, whose name is in its first line.
+            (work / block.split()[1]).write_text(block, "utf-8")
+            continue
+        result = subprocess.run(
+            ["sh", "-e", "-c", block],
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+            cwd=work,
+            env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"},
+        )
+        assert result.returncode == 0, f"{block}\n{result.stderr}"
+    for name in ("out.de", "fast.de"):
+        assert len((work / name).read_text("utf-8").splitlines()) == 100
+    assert (work / "both.html").stat().st_size > 1000
 
 
 CLI_PAGE = runpy.run_path(str(ROOT / "docs" / "cli.py"))["page"]
