@@ -34,6 +34,7 @@ def test_help_shows_the_verbs_and_examples() -> None:
 
 
 VERBS = [
+    "attention",
     "average",
     "config",
     "doctor",

@@ -10,6 +10,7 @@ import traceback
 import click
 
 from headwise import __version__
+from headwise.cli.attention import attention
 from headwise.cli.config import config
 from headwise.cli.doctor import doctor
 from headwise.cli.evaluate import evaluate
@@ -38,6 +39,8 @@ Examples:
   headwise doctor multi30k-tiny     what a recipe would take on this machine
   headwise plot runs/base --out curves.html
                                     a run's loss, perplexity, rate and speed
+  headwise attention runs/ende "A dog runs ." --out dog.html
+                                    where the model looks, head by head
   headwise evaluate runs/ende --src test.en --ref test.de
                                     BLEU, chrF and perplexity of a run
   headwise score output.de test.de --language de
@@ -65,6 +68,7 @@ def app(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
+app.add_command(attention)
 app.add_command(average)
 app.add_command(config)
 app.add_command(doctor)

@@ -1,23 +1,17 @@
 """Curves as a picture for papers and slides, drawn by matplotlib (the `plot` extra)."""
 
 import math
-import warnings
-from io import BytesIO
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from headwise.errors import RequestError
 from headwise.inspect.curves import NUM_MARKERS, PALETTE_LIGHT, Chart, Curve, Curves
+from headwise.inspect.figures import DIM, INK, LINE, draw_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FIGURE_KINDS = ("pdf", "png", "svg")
-
 _MARKERS = ("o", "s", "^", "D", "v")
 assert len(_MARKERS) == NUM_MARKERS
-
-_INK, _DIM, _LINE = "#1d2430", "#5b6676", "#e3e8ee"
 
 _SPACE = {"w_pad": 0.1, "h_pad": 0.1, "wspace": 0.03, "hspace": 0.03}
 """Around the charts, in inches, and between them, as a share of their size."""
@@ -25,44 +19,20 @@ _SPACE = {"w_pad": 0.1, "h_pad": 0.1, "wspace": 0.03, "hspace": 0.03}
 _LETTERS = 110
 """How many letters of a legend fit beside each other."""
 
-_SAME_BYTES: dict[str, dict[str, Any]] = {
-    "pdf": {"CreationDate": None},
-    "png": {"Software": None},
-    "svg": {"Date": None},
-}
-"""No date and no version in the file: the same curves are the same bytes."""
-
 
 def render_figure(curves: Curves, kind: str) -> bytes:
     """Draw all charts into one picture and return it as a file of that kind."""
-    try:
-        from matplotlib import style
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "matplotlib":
-            raise
-        raise RequestError(
-            f"a .{kind} picture needs matplotlib: pip install 'headwise[plot]', "
-            "or write an .html page, which needs nothing more"
-        ) from error
+    columns = min(len(curves.charts), 2)
+    rows = math.ceil(len(curves.charts) / columns)
 
-    file = BytesIO()
-    # The default style, or a matplotlibrc of the user's would change the picture, and a salt,
-    # or the ids in an SVG would be random.
-    with style.context(["default", {"svg.hashsalt": "headwise"}]), warnings.catch_warnings():
-        # A run's name in letters the font lacks: boxes in the picture say so well enough.
-        warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
-        # A figure of its own and no pyplot: that keeps global state and may want a display.
-        columns = min(len(curves.charts), 2)
-        rows = math.ceil(len(curves.charts) / columns)
-        size = (5.5 * columns, 3.4 * rows + 0.2 + 0.22 * _legend_rows(curves))
-        figure = Figure(figsize=size, dpi=150, layout="constrained")
+    def draw(figure: "Figure") -> None:
         figure.get_layout_engine().set(**_SPACE)  # type: ignore[union-attr]
         for position, chart in enumerate(curves.charts, 1):
             _draw(figure.add_subplot(rows, columns, position), chart)
         _legend(figure, curves)
-        figure.savefig(file, format=kind, metadata=_SAME_BYTES[kind])
-    return file.getvalue()
+
+    size = (5.5 * columns, 3.4 * rows + 0.2 + 0.22 * _legend_rows(curves))
+    return draw_figure(kind, size, draw, layout="constrained")
 
 
 def _draw(axes: "Axes", chart: Chart) -> None:
@@ -75,14 +45,14 @@ def _draw(axes: "Axes", chart: Chart) -> None:
     axes.set_xticks(chart.x.ticks, chart.x.labels)
     axes.set_yticks(chart.y.ticks, chart.y.labels)
     axes.minorticks_off()
-    axes.set_title(chart.title, loc="left", fontsize=11, fontweight="bold", color=_INK)
-    axes.set_xlabel(chart.by, color=_DIM, fontsize=9)
-    axes.set_ylabel(chart.unit, color=_DIM, fontsize=9)
-    axes.tick_params(colors=_DIM, labelsize=9)
-    axes.grid(axis="y", color=_LINE)
+    axes.set_title(chart.title, loc="left", fontsize=11, fontweight="bold", color=INK)
+    axes.set_xlabel(chart.by, color=DIM, fontsize=9)
+    axes.set_ylabel(chart.unit, color=DIM, fontsize=9)
+    axes.tick_params(colors=DIM, labelsize=9)
+    axes.grid(axis="y", color=LINE)
     axes.set_axisbelow(True)
     axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.spines["bottom"].set_color(_DIM)
+    axes.spines["bottom"].set_color(DIM)
     if any(curve.is_thin for curve in chart.curves):
         _explain_widths(axes, chart)
 
@@ -105,10 +75,10 @@ def _draw_curve(axes: "Axes", curve: Curve) -> None:
 def _explain_widths(axes: "Axes", chart: Chart) -> None:
     from matplotlib.lines import Line2D
 
-    handles = [Line2D([], [], color=_DIM, linewidth=0.9, label="training")]
+    handles = [Line2D([], [], color=DIM, linewidth=0.9, label="training")]
     if not all(curve.is_thin for curve in chart.curves):
-        handles.append(Line2D([], [], color=_DIM, linewidth=1.8, label="validation"))
-    axes.legend(handles=handles, frameon=False, fontsize=9, labelcolor=_DIM)
+        handles.append(Line2D([], [], color=DIM, linewidth=1.8, label="validation"))
+    axes.legend(handles=handles, frameon=False, fontsize=9, labelcolor=DIM)
 
 
 def _legend(figure: "Figure", curves: Curves) -> None:
@@ -135,7 +105,7 @@ def _legend(figure: "Figure", curves: Curves) -> None:
         loc="outside upper left",
         ncols=math.ceil(len(handles) / _legend_rows(curves)),
         frameon=False,
-        labelcolor=_INK,
+        labelcolor=INK,
     )
     for text, run in zip(legend.get_texts(), curves.runs, strict=True):
         text.set_parse_math(False)

@@ -6,18 +6,14 @@ from pathlib import Path
 from headwise.errors import RequestError
 from headwise.files import replace_file
 from headwise.inspect.curves import Horizontal, load_curves
-from headwise.inspect.curves_figure import FIGURE_KINDS, render_figure
+from headwise.inspect.curves_figure import render_figure
 from headwise.inspect.curves_page import render_curves
-
-_KINDS = ("html", *FIGURE_KINDS)
+from headwise.inspect.figures import kind_of
 
 
 def write_curves(runs: Sequence[Path], out: Path, *, by: Horizontal = "steps") -> None:
     """Draw the curves of runs over each other into a file: whole, or not at all."""
-    kind = out.suffix.lower().removeprefix(".")
-    if kind not in _KINDS:  # Before anything is read, which may take a while.
-        known = ", ".join(f".{known}" for known in _KINDS)
-        raise RequestError(f"{out}: no known kind of file: let the name end in one of {known}")
+    kind = kind_of(out)  # Before anything is read, which may take a while.
     curves = load_curves(runs, by=by)
     content = render_curves(curves).encode() if kind == "html" else render_figure(curves, kind)
     try:

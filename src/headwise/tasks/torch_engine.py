@@ -117,14 +117,18 @@ class TorchEngine:
         """
         if not source or not target:
             return []
+        layers = self.trace(source, target[:-1]).decoder.cross_attention
+        weights = layers[max(0, len(layers) - 2)][0].mean(0)  # [T, S]
+        return [(int(place), t) for t, place in enumerate(weights[:, : len(source)].argmax(1))]
+
+    def trace(self, source: list[int], target: list[int]) -> Trace:
+        """Return every attention weight of reading a source and writing a target and its end."""
         trace = Trace()
         with torch.inference_mode():
             src = _padded([source], self._device())
-            tgt_in = torch.tensor([[Vocab.bos, *target[:-1]]], device=src.device)
+            tgt_in = torch.tensor([[Vocab.bos, *target]], device=src.device)
             self.model.hidden(src, tgt_in, trace)
-            layers = trace.decoder.cross_attention
-            weights = layers[max(0, len(layers) - 2)][0].mean(0)  # [T, S]
-        return [(int(place), t) for t, place in enumerate(weights[:, : len(source)].argmax(1))]
+        return trace
 
     def _in_batches(
         self,
@@ -164,11 +168,15 @@ class TorchEngine:
             yield order[start : start + count]
             start += count
 
-    def _limits(self, sources: list[list[int]], max_extra_tokens: int) -> Tensor:
+    def longest_output(self, source: list[int], max_extra_tokens: int) -> int:
+        """Return how many tokens a source's translation may have."""
         config = self.model.config
         # Where positions are learned there is one for the start, and then for each token.
         most = config.max_positions - 1 if config.positions == "learned" else sys.maxsize
-        lengths = [min(len(source) + max_extra_tokens, most) for source in sources]
+        return min(len(source) + max_extra_tokens, most)
+
+    def _limits(self, sources: list[list[int]], max_extra_tokens: int) -> Tensor:
+        lengths = [self.longest_output(source, max_extra_tokens) for source in sources]
         return torch.tensor(lengths, device=self._device())
 
     def _device(self) -> torch.device:

@@ -1,5 +1,6 @@
 """Translation: a trained run as a function from text to text."""
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,6 +17,7 @@ from headwise.runs.directory import RunDirectory
 from headwise.runs.model import TrainedModel, load_model
 from headwise.tasks.sentences import split_sentences, split_to_fit
 from headwise.tasks.torch_engine import SamplingSettings, TorchEngine
+from headwise.tasks.tracing import TracedPair, traceable_ids
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,6 +218,31 @@ class Translator:
             source_start += len(part.source_tokens)
             target_start += len(part.candidates[0].ids) if part.candidates else 0
         return links
+
+    def trace(
+        self, source: str, target: str | None = None, *, most_tokens: int = sys.maxsize
+    ) -> TracedPair:
+        """Return the attention within a pair; without a target, that of the best translation.
+
+        A source or target that is given and has more than `most_tokens` is refused, as is one
+        longer than the model may have seen or would write.
+        """
+        engine = self._torch_engine("attention")
+        longest = min(self.longest_source, most_tokens)
+        source_ids = traceable_ids("source", source, self._source, longest)
+        if target is None:
+            (translation,) = self.translate([source])
+            target, target_ids = translation.text, list(translation.candidates[0].ids)
+        else:
+            longest = engine.longest_output(source_ids, self.config.decode.max_extra_tokens)
+            target_ids = traceable_ids("target", target, self._target, min(longest, most_tokens))
+        return TracedPair(
+            source=source.strip(),
+            target=target.strip(),
+            source_tokens=tuple(self._source.tokens(source_ids)),
+            target_tokens=tuple(self._target.tokens(target_ids)),
+            trace=engine.trace(source_ids, target_ids),
+        )
 
     def fits(self, text: str) -> bool:
         """Return whether a text is short enough to be translated whole."""

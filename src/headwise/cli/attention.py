@@ -1,0 +1,69 @@
+"""`headwise attention`: where a model looks, as a page or a picture."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headwise.cli.text_options import FILE
+
+if TYPE_CHECKING:
+    from headwise.inspect.attention import Kind
+
+EPILOG = """\b
+Examples:
+  headwise attention runs/ende "A dog runs ." --out dog.html
+                                     every layer, head and kind, to click through
+  headwise attention runs/ende "A dog runs ." --target "Ein Hund rennt ." --out dog.html
+                                     of a translation of your own
+  headwise attention runs/ende "A dog runs ." --out dog.png
+                                     a picture as in the paper's Figures 3 to 5
+  headwise attention runs/ende "A dog runs ." --kind encoder --layer 5 \\
+    --head 1 --head 2 --out dog.pdf
+
+An .html page stands alone and needs nothing more; .pdf, .png and .svg are drawn by
+matplotlib: pip install 'headwise[plot]'.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("run", type=FILE)
+@click.argument("source")
+@click.option("--target", help="A translation to look at, instead of the model's own.")
+@click.option(
+    "--out",
+    metavar="FILE",
+    required=True,
+    type=FILE,
+    help="The file to write: .html, .pdf, .png or .svg.",
+)
+@click.option("--checkpoint", help="averaged, best, last or a step; by default in that order.")
+@click.option(
+    "--kind",
+    type=click.Choice(["cross", "encoder", "decoder"]),
+    default="cross",
+    show_default=True,
+    help="Translation to source, or self-attention of encoder or decoder.",
+)
+@click.option("--layer", type=int, help="Counted from 1; the last but one.")
+@click.option("--head", "heads", type=int, multiple=True, help="Counted from 1; all. Repeatable.")
+def attention(
+    run: Path,
+    source: str,
+    target: str | None,
+    out: Path,
+    checkpoint: str | None,
+    kind: "Kind",
+    layer: int | None,
+    heads: tuple[int, ...],
+) -> None:
+    """Show which words a model looks at, for a sentence and its translation."""
+    from headwise.inspect.attention_file import write_attention
+    from headwise.inspect.figures import kind_of
+    from headwise.tasks.translation import Translator
+
+    kind_of(out)  # Before the model is loaded, which takes a while.
+    translator = Translator.load(run, checkpoint=checkpoint)
+    click.echo(f"using {translator.name}", err=True)
+    write_attention(translator, source, out, target=target, kind=kind, layer=layer, heads=heads)
+    click.echo(f"wrote {out}", err=True)

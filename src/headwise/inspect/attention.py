@@ -1,0 +1,124 @@
+"""Every attention weight of a sentence and its translation, as numbers a page or a picture draws.
+
+The record is also what the server sends; its form is public:
+
+    source, target      the two texts
+    source_tokens       what the encoder reads, the end of the sentence included: S of them
+    input_tokens        what the decoder reads at each position, from the beginning mark on: T
+    output_tokens       what it writes there, the end of the sentence included: T
+    encoder             [layer][head][S][S]: how much of its attention each row gives each column
+    decoder             [layer][head][T][T]
+    cross               [layer][head][T][S]
+
+A token begins with a space where a word begins; bytes are shown as the character they spell.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from torch import Tensor
+
+from headwise.tasks.translation import Translator
+
+Kind = Literal["cross", "encoder", "decoder"]
+Weights = list[list[list[list[float]]]]
+
+BEGIN, END = "‹begin›", "‹end›"
+
+MOST_TOKENS = 100
+"""Of a text that is given: more would fill no screen and make pages of many megabytes."""
+
+_DECIMALS = 4
+_UNKNOWN = "<unk>"
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttentionRecord:
+    """A pair of sentences and every attention weight between their tokens."""
+
+    source: str
+    target: str
+    source_tokens: tuple[str, ...]
+    input_tokens: tuple[str, ...]
+    output_tokens: tuple[str, ...]
+    encoder: Weights
+    decoder: Weights
+    cross: Weights
+
+    def weights(self, kind: Kind) -> Weights:
+        """Return the weights of one kind of attention."""
+        return {"cross": self.cross, "encoder": self.encoder, "decoder": self.decoder}[kind]
+
+    def rows(self, kind: Kind) -> tuple[str, ...]:
+        """Return the tokens that look: what is read, or what is being written."""
+        return self.source_tokens if kind == "encoder" else self.output_tokens
+
+    def columns(self, kind: Kind) -> tuple[str, ...]:
+        """Return the tokens that are looked at."""
+        return self.input_tokens if kind == "decoder" else self.source_tokens
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as JSON can hold it."""
+        return dict(vars(self))  # Not asdict, which copies number by number.
+
+
+def attention_record(
+    translator: Translator, source: str, target: str | None = None
+) -> AttentionRecord:
+    """Trace a source and its best translation, or the target given."""
+    pair = translator.trace(source, target, most_tokens=MOST_TOKENS)
+    target_tokens = readable(pair.target_tokens)
+    return AttentionRecord(
+        source=pair.source,
+        target=pair.target,
+        source_tokens=(*readable(pair.source_tokens), END),
+        input_tokens=(BEGIN, *target_tokens),
+        output_tokens=(*target_tokens, END),
+        encoder=_weights(pair.trace.encoder.self_attention),
+        decoder=_weights(pair.trace.decoder.self_attention),
+        cross=_weights(pair.trace.decoder.cross_attention),
+    )
+
+
+def readable(tokens: tuple[str, ...]) -> list[str]:
+    """Write SentencePiece's tokens for people: spaces as spaces, bytes as what they spell.
+
+    A character of several bytes is shown with each of them, as in "é 1/2" and "é 2/2".
+    """
+    found: list[str] = []
+    spelled: list[int] = []
+    for token in tokens:
+        if match := _BYTE.fullmatch(token):
+            spelled.append(int(match[1], 16))
+            continue
+        found += _spell(bytes(spelled))
+        spelled = []
+        found.append("‹unknown›" if token == _UNKNOWN else _visible(token.replace("▁", " ")))
+    return found + _spell(bytes(spelled))
+
+
+def _spell(content: bytes) -> list[str]:
+    """Show bytes one by one, each as its character or, where they are no text, as a number."""
+    found: list[str] = []
+    # What cannot be decoded becomes a surrogate for each of its bytes.
+    for character in content.decode("utf-8", "surrogateescape"):
+        raw = character.encode("utf-8", "surrogateescape")
+        if len(raw) == 1:
+            is_shown = character.isprintable() and character != " "
+            found.append(character if is_shown else f"byte {raw[0]:02X}")
+        else:
+            count = len(raw)
+            found += [f"{_visible(character)} {n}/{count}" for n in range(1, count + 1)]
+    return found
+
+
+def _visible(text: str) -> str:
+    """Show what has no shape of its own by its escape."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+
+
+def _weights(layers: list[Tensor]) -> Weights:
+    # In double precision, or the decimals would not end where they are cut.
+    return [layer[0].double().cpu().round(decimals=_DECIMALS).tolist() for layer in layers]

@@ -1,0 +1,56 @@
+"""Attention to a file, whose name says what kind it is to be: the explorer, or a picture."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from headwise.errors import RequestError
+from headwise.files import replace_file
+from headwise.inspect.attention import Kind, attention_record
+from headwise.inspect.attention_figure import render_attention_figure
+from headwise.inspect.attention_page import Choice, render_attention
+from headwise.inspect.figures import kind_of
+from headwise.tasks.translation import Translator
+
+
+def write_attention(
+    translator: Translator,
+    source: str,
+    out: Path,
+    *,
+    target: str | None = None,
+    kind: Kind = "cross",
+    layer: int | None = None,
+    heads: Sequence[int] = (),
+) -> None:
+    """Write the attention within a sentence and its translation, or the target given.
+
+    Layer and heads count from 1, as the paper does. They say what a page begins with, by default
+    the mean of the heads, and what a picture shows, by default all heads; of the last layer but
+    one, where words and their translations find each other best.
+    """
+    file_kind = kind_of(out)
+    model = translator.config.model
+    if layer is None:
+        layer = max(1, model.num_layers - 1)
+    if not 1 <= layer <= model.num_layers:
+        raise RequestError(f"there is no layer {layer}: the model has 1 to {model.num_layers}")
+    for head in heads:
+        if not 1 <= head <= model.num_heads:
+            raise RequestError(f"there is no head {head}: the model has 1 to {model.num_heads}")
+    if file_kind == "html" and len(heads) > 1:
+        raise RequestError("a page begins with one head, and lets you choose others: name one")
+    record = attention_record(translator, source, target)
+    if file_kind == "html":
+        choice: Choice = {"kind": kind, "layer": layer - 1}
+        if heads:
+            choice["head"] = heads[0] - 1
+        content = render_attention(record, translator.name, choice).encode()
+    else:
+        shown = [head - 1 for head in heads] or range(model.num_heads)
+        content = render_attention_figure(
+            record, file_kind, kind=kind, layer=layer - 1, heads=shown
+        )
+    try:
+        replace_file(out, content)
+    except OSError as error:
+        raise RequestError(f"{out}: cannot write the attention: {error.strerror}") from error

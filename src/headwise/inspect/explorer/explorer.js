@@ -1,0 +1,159 @@
+/* The attention explorer: HeadwiseExplorer.mount(element, records, options).
+ *
+ * `records` is one attention record or a list of them, all of one model. `options` may say where to
+ * begin: {sentence, kind, layer, head, word}. It returns an object whose `choice` is where the
+ * reader is now, in the same form. Mounting again replaces what is there. */
+(function () {
+  "use strict";
+
+  const { KINDS, matrixOf, sentenceOf, habitOf, clearestRow } = window.HeadwiseExplorer.reading;
+  const { make, choices, wordsView, matrixView, drawSmall } = window.HeadwiseExplorer.views;
+
+  let mounted = 0;
+
+  function mount(element, given, options) {
+    const records = Array.isArray(given) ? given : [given];
+    const layers = records[0].cross.length;
+    const heads = records[0].cross[0].length;
+    mounted += 1;
+    const id = (name) => `headwise-explorer-${mounted}-${name}`;
+
+    // The last layer but one shows best which words belong together.
+    const choice = { sentence: 0, kind: "cross", layer: Math.max(0, layers - 2), head: "mean", word: null, ...options };
+    const record = () => records[choice.sentence];
+    const choose = (changes, show) => {
+      Object.assign(choice, changes);
+      show();
+    };
+    let preview = null;
+    let words = null;
+    let table = null;
+    let matrix = null;
+
+    const pair = make("p", { class: "hw-pair" });
+    const says = make("p", { class: "hw-says", role: "status" });
+    const habit = make("p", { class: "hw-habit" });
+    const about = make("p", { class: "hw-about" });
+    const wordsPlace = make("div", { class: "hw-panel hw-words-panel" });
+    const matrixPlace = make("div", { class: "hw-panel hw-matrix-panel" });
+
+    const thumbnails = ["mean", ...Array(heads).keys()].map((head) => ({
+      head,
+      canvas: make("canvas", { "aria-hidden": "true" }),
+      brief: make("span", { class: "hw-brief" }),
+    }));
+
+    function showWord() {
+      const row = preview ? preview[0] : choice.word;
+      words.show(matrix, row);
+      table.show(row);
+      says.textContent = sentenceOf(record(), choice, row, preview ? preview[1] : undefined);
+    }
+
+    function showHead() {
+      matrix = matrixOf(record(), choice);
+      preview = null;
+      if (choice.word === null) choice.word = clearestRow(record(), choice);
+      const on = {
+        choose(row) {
+          choice.word = row;
+          preview = null;
+          words.draw(matrix, row);
+          showWord();
+        },
+        preview(row, column) {
+          preview = row === null || row === undefined ? null : [row, column];
+          showWord();
+        },
+      };
+      if (words === null) {
+        words = wordsView(id("word"), record(), choice.kind, choice.word, on);
+        wordsPlace.replaceChildren(about, words.element);
+      }
+      words.draw(matrix, choice.word);
+      const caption = `${KINDS[choice.kind].name}, ${headName(choice.head)} of layer ${choice.layer + 1}: every weight`;
+      const scrolled = table ? [table.element.scrollLeft, table.element.scrollTop] : [0, 0];
+      table = matrixView(id("caption"), record(), choice.kind, matrix, caption, on);
+      matrixPlace.replaceChildren(
+        make("p", { class: "hw-about" }, "Each row is a word that looks, each column a word that is looked at; a row adds up to 1."),
+        table.element);
+      [table.element.scrollLeft, table.element.scrollTop] = scrolled;
+      habit.textContent = habitOf(record(), choice).full;
+      showWord();
+    }
+
+    function showLayer() {
+      for (const { head, canvas, brief } of thumbnails) {
+        const looked = { ...choice, head };
+        drawSmall(canvas, matrixOf(record(), looked));
+        brief.textContent = habitOf(record(), looked).brief;
+      }
+      showHead();
+    }
+
+    function showKind() {
+      words = null;
+      table = null;
+      about.textContent = KINDS[choice.kind].about;
+      showLayer();
+    }
+
+    function showSentence() {
+      pair.replaceChildren(
+        ...(records.length > 1 ? [] : [make("span", { dir: "auto" }, record().source), " "]),
+        make("span", { class: "hw-arrow", "aria-label": "is translated as" }, "→"), " ",
+        make("strong", { dir: "auto" }, record().target || "(nothing)"));
+      showKind();
+    }
+
+    const controls = make("div", { class: "hw-controls" });
+    if (records.length > 1) {
+      const select = make("select", { id: id("sentence") });
+      records.forEach(({ source }, number) => select.append(make("option", { value: number }, source)));
+      select.value = choice.sentence;
+      select.addEventListener("change", () => {
+        choose({ sentence: Number(select.value), word: null }, showSentence);
+      });
+      controls.append(make("div", { class: "hw-sentence" }, make("label", { for: id("sentence") }, "Sentence"), select));
+    }
+    const kinds = Object.entries(KINDS).map(([value, { name, gist }]) => ({
+      value,
+      content: [make("strong", {}, name), make("small", {}, gist)],
+    }));
+    const layerItems = Array.from(Array(layers).keys(), (layer) => ({
+      value: layer,
+      content: [String(layer + 1)],
+      label: `Layer ${layer + 1}`,
+    }));
+    const headItems = thumbnails.map(({ head, canvas, brief }) => ({
+      value: head,
+      content: [canvas, make("span", { class: "hw-head-name" }, head === "mean" ? "Mean of all" : `Head ${head + 1}`), brief],
+    }));
+    controls.append(
+      pair,
+      choices("Kind of attention", id("kind"), kinds, choice.kind, (kind) => choose({ kind, word: null }, showKind), "hw-kinds"),
+      choices("Layer", id("layer"), layerItems, choice.layer, (layer) => choose({ layer }, showLayer), "hw-layers"),
+      choices("Head", id("head"), headItems, choice.head, (head) => choose({ head }, showHead), "hw-heads"));
+
+    const root = make("div", { class: "hw-explorer" },
+      controls,
+      make("div", { class: "hw-telling" }, says, habit),
+      make("div", { class: "hw-panels" }, wordsPlace, matrixPlace));
+    element.replaceChildren(root);
+    showSentence();
+
+    // Canvases keep the colours they were drawn in.
+    const scheme = window.matchMedia("(prefers-color-scheme: dark)");
+    scheme.addEventListener("change", function redraw() {
+      if (!root.isConnected) scheme.removeEventListener("change", redraw);
+      else showLayer();
+    });
+    return { choice };
+  }
+
+  function headName(head) {
+    return head === "mean" ? "the mean of all heads" : `head ${head + 1}`;
+  }
+
+  window.HeadwiseExplorer.mount = mount;
+})();

@@ -1,0 +1,187 @@
+/* What an attention record says, in numbers and in plain sentences. Touches no document.
+ *
+ * A record has the form that headwise/inspect/attention.py describes. A choice is
+ * {sentence, kind, layer, head, word}: positions from 0, and the head may be "mean". */
+(function () {
+  "use strict";
+
+  const KINDS = {
+    cross: {
+      name: "Encoder-decoder attention",
+      gist: "the translation looks at the source",
+      about: "Before it writes a word, the decoder looks at the words of the source: mostly at those it is translating.",
+      rowsTitle: "Writing",
+      columnsTitle: "looks at",
+      rows: "output_tokens",
+      columns: "source_tokens",
+    },
+    encoder: {
+      name: "Encoder self-attention",
+      gist: "the source looks at itself",
+      about: "To understand a word, the encoder looks at all words of the source, the word itself included.",
+      rowsTitle: "Reading",
+      columnsTitle: "looks at",
+      rows: "source_tokens",
+      columns: "source_tokens",
+    },
+    decoder: {
+      name: "Decoder self-attention",
+      gist: "the translation looks back",
+      about: "Before it writes a word, the decoder looks back at what it has written so far. What comes later is hidden from it.",
+      rowsTitle: "Writing",
+      columnsTitle: "looks back at",
+      rows: "output_tokens",
+      columns: "input_tokens",
+    },
+  };
+
+  const PLACES = {
+    encoder: [
+      ["the word itself", (row) => row],
+      ["the word before", (row) => row - 1],
+      ["the word after", (row) => row + 1],
+      ["the end mark", (row, count) => count - 1],
+    ],
+    decoder: [
+      ["the word just written", (row) => row],
+      ["the word before the last", (row) => row - 1],
+      ["the beginning mark", () => 0],
+    ],
+    cross: [
+      ["the word at the same place", (row) => row],
+      ["the word after that place", (row) => row + 1],
+      ["the end mark", (row, count) => count - 1],
+    ],
+  };
+
+  const MOSTLY = 0.5;
+
+  const WORDLIKE = /[\p{L}\p{N}]/u;
+
+  /** The weights of one head, or the mean of all, as rows of columns. */
+  function matrixOf(record, choice) {
+    const heads = record[choice.kind][choice.layer];
+    if (choice.head !== "mean") return heads[choice.head];
+    return heads[0].map((row, r) =>
+      row.map((_, c) => heads.reduce((sum, head) => sum + head[r][c], 0) / heads.length),
+    );
+  }
+
+  function tokensOf(record, kind, side) {
+    return record[KINDS[kind][side]];
+  }
+
+  /** Whether a decoder position lies in the future of the one that looks. */
+  function isHidden(kind, row, column) {
+    return kind === "decoder" && column > row;
+  }
+
+  /** The mark that a position holds instead of a word: "begin", "end" or nothing. */
+  function markAt(record, kind, side, position) {
+    const list = KINDS[kind][side];
+    if (list === "input_tokens") return position === 0 ? "begin" : "";
+    return position === record[list].length - 1 ? "end" : "";
+  }
+
+  /** What to show of a token: its letters, and whether it goes on with the word before it. */
+  function labelOf(record, kind, side, position) {
+    const tokens = tokensOf(record, kind, side);
+    const token = tokens[position];
+    const text = token.trim() || "␣";
+    const before = position > 0 && !markAt(record, kind, side, position - 1);
+    const continues =
+      before && !markAt(record, kind, side, position) && !token.startsWith(" ") &&
+      WORDLIKE.test(token) && WORDLIKE.test(tokens[position - 1]);
+    return { text, continues };
+  }
+
+  /** A token as a sentence names it: in quotes, with its word where it is a piece of one. */
+  function nameOf(record, kind, side, position) {
+    const mark = markAt(record, kind, side, position);
+    if (mark === "begin") return "the beginning mark";
+    if (mark === "end") return "the end of the sentence";
+    const label = (place) => labelOf(record, kind, side, place);
+    const tokens = tokensOf(record, kind, side);
+    let first = position;
+    while (label(first).continues) first -= 1;
+    let last = position;
+    while (last + 1 < tokens.length && label(last + 1).continues) last += 1;
+    const piece = `“${label(position).text}”`;
+    if (first === last) return piece;
+    return `${piece} of “${tokens.slice(first, last + 1).join("").trim()}”`;
+  }
+
+  function whoLooks(record, choice) {
+    const heads = record[choice.kind][choice.layer].length;
+    const layer = `layer ${choice.layer + 1}`;
+    if (choice.head !== "mean") return { who: `head ${choice.head + 1} of ${layer}`, s: "s" };
+    return heads === 1 ? { who: `the head of ${layer}`, s: "s" } : { who: `the ${heads} heads of ${layer} together`, s: "" };
+  }
+
+  /** Say in a sentence where a word looks, or how much of it goes to one column. */
+  function sentenceOf(record, choice, row, column) {
+    const { kind } = choice;
+    const weights = matrixOf(record, choice)[row];
+    const { who, s } = whoLooks(record, choice);
+    const subject = nameOf(record, kind, "rows", row);
+    const start = `${kind === "encoder" ? "Reading" : "When it writes"} ${subject}, ${who}`;
+    const object = (place) => nameOf(record, kind, "columns", place);
+    if (column !== undefined) {
+      if (isHidden(kind, row, column)) return `${start} cannot see ${object(column)}: it is yet to be written.`;
+      return `${start} give${s} ${object(column)} ${weights[column].toFixed(4)} of ${s ? "its" : "their"} attention.`;
+    }
+    const order = weights.map((_, place) => place).filter((place) => !isHidden(kind, row, place));
+    order.sort((a, b) => weights[b] - weights[a]);
+    const [best, second] = order;
+    const look = kind === "decoder" ? `look${s} back` : `look${s}`;
+    if (second === undefined) return `${start} can ${look.replace(`look${s}`, "look")} at nothing but ${object(best)}.`;
+    const number = (place) => weights[place].toFixed(2);
+    const then = weights[second] >= 0.05 ? `, then at ${object(second)} (${number(second)})` : "";
+    return `${start} ${look} most at ${object(best)} (${number(best)})${then}.`;
+  }
+
+  /** Say what a head does over the whole sentence: briefly, and in full. */
+  function habitOf(record, choice) {
+    const matrix = matrixOf(record, choice);
+    const count = matrix[0].length;
+    // The first word that is written can only look at the beginning.
+    const rows = matrix.map((_, row) => row).filter((row) => choice.kind !== "decoder" || row > 0);
+    if (!rows.length) return { brief: "", full: "" };
+    const mean = (value) => rows.reduce((sum, row) => sum + value(row), 0) / rows.length;
+    const shares = PLACES[choice.kind].map(([name, place]) => [
+      mean((row) => matrix[row][place(row, count)] || 0), name,
+    ]);
+    const [share, name] = shares.reduce((a, b) => (b[0] > a[0] ? b : a));
+    const its = choice.head === "mean" ? "their" : "its";
+    if (share >= MOSTLY) {
+      return {
+        brief: name.replace("the ", ""),
+        full: `Over the whole sentence, ${Math.round(100 * share)} % of ${its} attention goes to ${name}.`,
+      };
+    }
+    const peak = mean((row) => Math.max(...matrix[row]));
+    const strongest = `the strongest link of a word is ${peak.toFixed(2)} on average`;
+    return peak >= MOSTLY
+      ? { brief: "sharp", full: `Over the whole sentence, ${its} attention is sharp: ${strongest}.` }
+      : { brief: "spread", full: `Over the whole sentence, ${its} attention is spread: ${strongest}.` };
+  }
+
+  /** The word with the clearest link to another: a good one to begin with. */
+  function clearestRow(record, choice) {
+    const matrix = matrixOf(record, choice);
+    let best = [-1, 0];
+    matrix.forEach((weights, row) => {
+      if (markAt(record, choice.kind, "rows", row) || !WORDLIKE.test(tokensOf(record, choice.kind, "rows")[row])) return;
+      weights.forEach((weight, column) => {
+        const isWord = !markAt(record, choice.kind, "columns", column);
+        if (isWord && weight > best[0] && (choice.kind === "cross" || row !== column)) best = [weight, row];
+      });
+    });
+    return best[1];
+  }
+
+  window.HeadwiseExplorer = window.HeadwiseExplorer || {};
+  window.HeadwiseExplorer.reading = {
+    KINDS, matrixOf, tokensOf, isHidden, labelOf, nameOf, sentenceOf, habitOf, clearestRow,
+  };
+})();
