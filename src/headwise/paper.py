@@ -132,6 +132,35 @@ _SAYS = {
 """What the paper has where its value as a setting would not say it."""
 
 
+_LESS, _MORE, _OTHER = "less", "more", "other"
+
+_REASONS: dict[tuple[str, str], str] = {
+    ("data.vocab_size", _LESS): "less text has fewer words worth an entry of their own",
+    ("data.joint", _OTHER): "languages with few words in common gain little from sharing",
+    ("model.d_model", _LESS): "a narrower model is quicker, and needs less text",
+    ("model.d_ff", _LESS): "fewer parameters to compute and to learn",
+    ("model.num_layers", _LESS): "fewer layers are quicker to train",
+    ("model.num_heads", _LESS): "a narrow model has room for fewer heads",
+    ("model.d_k", _LESS): "a narrower model has narrower heads",
+    ("model.d_v", _LESS): "a narrower model has narrower heads",
+    ("model.norm_order", _OTHER): "norms before the sub-layers train without a long warm-up",
+    ("model.tying", _OTHER): "two vocabularies cannot share one matrix",
+    ("model.dropout", _MORE): "a small text is learned by heart without it",
+    ("model.dropout", _LESS): "a large text, or a short training, is not learned by heart",
+    ("train.batch_tokens × accumulate", _LESS): "more updates fit into the same time",
+    ("train.schedule", _OTHER): "the rate has come down when training ends",
+    ("train.decay_by", _OTHER): "training ends on time, whatever the machine",
+    ("train.warmup_steps", _LESS): "a short training cannot warm up for long",
+    ("train.clip_norm", _MORE): "a bad batch cannot throw the model off",
+    ("train.max_steps", _LESS): "a small text is learned sooner",
+    ("train.max_minutes", _MORE): "the time there is decides",
+    ("train.patience", _MORE): "training ends when it no longer helps",
+    ("train.save_every_steps", _MORE): "checkpoints come at the same steps on every machine",
+    ("train.save_every_minutes", _LESS): "a short training is averaged over its last minutes",
+}
+"""Why people mostly depart from the paper in a setting, by which way they do."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Departure:
     """One setting that differs from the paper's experiment it is compared with."""
@@ -141,9 +170,22 @@ class Departure:
     paper: object
     section: str
 
+    @property
+    def says(self) -> str:
+        """What the paper has."""
+        return _SAYS.get(self.key, toml_value(self.paper))
+
+    @property
+    def reason(self) -> str:
+        """Why people mostly do that; nothing where there is no one reason."""
+        ours, theirs = self.value, self.paper
+        way = _OTHER
+        if isinstance(ours, int | float) and isinstance(theirs, int | float):
+            way = _OTHER if isinstance(ours, bool) else _LESS if ours < theirs else _MORE
+        return _REASONS.get((self.key, way), "")
+
     def __str__(self) -> str:
-        says = _SAYS.get(self.key, toml_value(self.paper))
-        return f"{self.key} = {toml_value(self.value)}, where {self.section} has {says}"
+        return f"{self.key} = {toml_value(self.value)}, where {self.section} has {self.says}"
 
 
 def compare_with_paper(config: Config) -> tuple[Experiment, list[Departure]]:

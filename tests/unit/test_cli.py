@@ -43,6 +43,7 @@ VERBS = [
     "export",
     "plot",
     "prepare",
+    "report",
     "score",
     "train",
     "translate",

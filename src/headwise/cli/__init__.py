@@ -19,6 +19,7 @@ from headwise.cli.export import export
 from headwise.cli.output import error_line
 from headwise.cli.plot import plot
 from headwise.cli.prepare import prepare
+from headwise.cli.report import report
 from headwise.cli.score import score
 from headwise.cli.train import average, train
 from headwise.cli.translate import translate
@@ -43,6 +44,7 @@ Examples:
                                     where the model looks, head by head
   headwise evaluate runs/ende --src test.en --ref test.de
                                     BLEU, chrF and perplexity of a run
+  headwise report runs/ende         all about a run, on one page
   headwise score output.de test.de --language de
                                     BLEU and chrF of translations in a file
   headwise export runs/ende --to ctranslate2
@@ -77,6 +79,7 @@ app.add_command(explain)
 app.add_command(export)
 app.add_command(plot)
 app.add_command(prepare)
+app.add_command(report)
 app.add_command(score)
 app.add_command(train)
 app.add_command(translate)

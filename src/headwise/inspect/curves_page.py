@@ -1,6 +1,7 @@
 """Curves as one self-contained page: SVG of our own, no script, no request, light and dark.
 
-Another page embeds `chart_svg` and `legend` together with `CHART_STYLE`, which is all they need.
+Another page embeds `chart_svg` (with its `explanation`) and `legend` together with `CHART_STYLE`,
+which is all they need.
 """
 
 import math
@@ -97,7 +98,7 @@ def render_curves(curves: Curves) -> str:
     axis = "steps" if curves.by == "steps" else "minutes of training"
     charts = "\n".join(
         f"<section>\n<h2>{escape(chart.title)}</h2>\n"
-        f'<p class="unit">{escape(_explanation(chart))}</p>\n{chart_svg(chart)}\n</section>'
+        f'<p class="unit">{escape(explanation(chart))}</p>\n{chart_svg(chart)}\n</section>'
         for chart in curves.charts
     )
     return f"""<!doctype html>
@@ -230,7 +231,8 @@ def _name(curve: Curve) -> str:
     return f"{curve.label}, {'training' if curve.part == 'train' else 'validation'}"
 
 
-def _explanation(chart: Chart) -> str:
+def explanation(chart: Chart) -> str:
+    """Say what a chart measures and how to tell its lines apart."""
     if not any(curve.is_thin for curve in chart.curves):
         return chart.unit
     return f"{chart.unit}; training thin, validation thick"

@@ -38,7 +38,7 @@ def describe(device: torch.device, processes: int) -> dict[str, Any]:
 def record_session(run: RunDirectory, session: dict[str, Any], step: int) -> list[str]:
     """Add a session to environment.json; describe what in it may change the last bits."""
     path = run.environment_file
-    sessions = _read(path)
+    sessions = read_sessions(path)
     warnings = []
     if sessions:
         warnings = [
@@ -69,7 +69,7 @@ def cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
-def _read(path: Path) -> list[dict[str, Any]]:
+def read_sessions(path: Path) -> list[dict[str, Any]]:
     """Read the sessions so far; a file that cannot be read is a history lost, not a run."""
     try:
         sessions = json.loads(path.read_text("utf-8"))["sessions"]

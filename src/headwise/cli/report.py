@@ -1,0 +1,47 @@
+"""`headwise report`: a run on one page."""
+
+from pathlib import Path
+
+import click
+
+from headwise.cli.text_options import FILE
+
+EPILOG = """\b
+Examples:
+  headwise report runs/ende
+                                     runs/ende/report.html, with validation samples
+  headwise report runs/ende --src test.en --ref test.de
+                                     scored on a test set
+  headwise report runs/ende --checkpoint last --out ende.html
+
+The page stands alone: send it, archive it, open it offline.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("run", type=FILE)
+@click.option("--src", "source", type=FILE, help="The source text of a test set to score.")
+@click.option("--ref", "references", type=FILE, multiple=True, help="A reference; repeatable.")
+@click.option("--checkpoint", help="averaged, best, last or a step; by default in that order.")
+@click.option("--out", metavar="FILE", type=FILE, help="The page to write; RUN/report.html.")
+def report(
+    run: Path,
+    source: Path | None,
+    references: tuple[Path, ...],
+    checkpoint: str | None,
+    out: Path | None,
+) -> None:
+    """Write a page that shows a run: score, samples, attention, curves, recipe."""
+    if (source is None) != (not references):
+        raise click.UsageError("a test set is --src and at least one --ref: give both, or neither")
+
+    from headwise.cli.watch import watch
+    from headwise.evaluation import read_corpus
+    from headwise.workflows.report import report as report_run
+
+    test = None if source is None else read_corpus(source, references)
+    with watch() as watcher:
+        path = report_run(
+            run, test=test, checkpoint=checkpoint, out=out, on_progress=watcher.progress
+        )
+    click.echo(f"wrote {path}", err=True)

@@ -1,0 +1,349 @@
+"""A run's report as one self-contained page: what it is, how well it does, where it looks."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+from headwise import __version__
+from headwise.config import Config, toml_value
+from headwise.evaluation import Interval, Scores
+from headwise.inspect.attention import AttentionRecord
+from headwise.inspect.attention_page import EXPLORER, EXPLORER_START, explorer_data
+from headwise.inspect.curves import Curves
+from headwise.inspect.curves_page import CHART_STYLE, chart_svg, explanation
+from headwise.inspect.document import STYLE, render_document
+from headwise.inspect.explorer_files import explorer_script, explorer_style
+from headwise.inspect.languages import language_name
+from headwise.paper import compare_with_paper
+
+_STYLE = """
+nav { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; margin-top: 1rem; }
+nav a, .card a { color: var(--accent); text-underline-offset: .2em; }
+a:focus-visible, summary:focus-visible, pre:focus-visible, .scroll:focus-visible {
+  outline: 3px solid var(--accent); outline-offset: 2px; border-radius: .2rem; }
+.facts { display: grid; gap: .75rem; margin: 1.25rem 0 0;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 9.5rem), 1fr)); }
+.facts div { background: var(--card); border: 1px solid var(--line); border-radius: .6rem;
+  padding: .75rem 1rem; min-width: 0; }
+.facts dt { color: var(--dim); font-size: .85rem; }
+.facts dd { margin: 0; font-size: 1.35rem; font-weight: 600; line-height: 1.3;
+  font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+.facts small { display: block; font-size: .85rem; font-weight: 400; color: var(--dim); }
+.card .facts { margin: .75rem 0; }
+.card .facts div { background: none; }
+.facts .first dd { font-size: 2rem; color: var(--accent); }
+.note, .card > p { color: var(--dim); margin: .25rem 0 0; max-width: 52rem; }
+.note { font-size: .9rem; overflow-wrap: anywhere; }
+code, pre { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size: .9em; }
+.samples { list-style: none; margin: .75rem 0 0; padding: 0; }
+.samples li { border-top: 1px solid var(--line); padding: .75rem 0; }
+.samples dl { margin: 0; display: grid; gap: .5rem 1.5rem; }
+.samples dt { color: var(--dim); font-size: .85rem; }
+.samples dd { margin: 0; overflow-wrap: anywhere; }
+.samples .ours dd { font-weight: 600; }
+.charts { display: grid; gap: 1.5rem; margin-top: 1rem;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 26rem), 1fr)); }
+.charts .note { margin: 0 0 .5rem; }
+.explorer { margin-top: 1rem; }
+.scroll { overflow-x: auto; margin-top: .75rem; }
+.scroll table { border-collapse: collapse; width: 100%; font-size: .95rem; }
+.scroll td, .scroll th { text-align: left; vertical-align: top; padding: .4rem .75rem .4rem 0;
+  border-top: 1px solid var(--line); font-weight: 400; }
+.scroll thead th { color: var(--dim); font-size: .85rem; border-top: 0; }
+.scroll th code, .scroll td code { white-space: nowrap; }
+details { margin-top: 1rem; }
+summary { cursor: pointer; color: var(--accent); width: fit-content; }
+pre { margin: .5rem 0 0; padding: .75rem 1rem; border: 1px solid var(--line); border-radius: .45rem;
+  background: var(--paper); overflow-x: auto; }
+.steps { margin: .75rem 0 0; padding: 0; list-style: none; display: grid; gap: 1rem;
+  grid-template-columns: minmax(0, 1fr); }
+.steps p { margin: 0; }
+footer { margin-top: 1.5rem; color: var(--dim); font-size: .9rem; }
+@media (min-width: 50rem) { .samples dl { grid-template-columns: repeat(3, minmax(0, 1fr)); } }
+@media (max-width: 40rem) { .facts { grid-template-columns: repeat(2, minmax(0, 1fr)); }
+  .facts .first { grid-column: 1 / -1; } }
+"""
+
+_ENVIRONMENT = {
+    "cpu": "Processor",
+    "cores": "Cores",
+    "threads": "Threads",
+    "processes": "Processes",
+    "device": "Device",
+    "platform": "System",
+    "python": "Python",
+    "torch": "PyTorch",
+    "numpy": "NumPy",
+    "headwise": "Headwise",
+    "started": "Started",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """A sentence, our translation and the translations it is compared with."""
+
+    source: str
+    translation: str
+    references: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """Everything that a report tells; None, or nothing, for what is not known."""
+
+    name: str
+    """The run's."""
+    config: Config
+    weights: str
+    """Which checkpoint, or average of several, was looked at."""
+    parameters: int
+    train_pairs: int | None
+    scores: Scores | None
+    perplexity: float | None
+    sentences_per_second: float | None
+    samples: Sequence[Sample]
+    about_samples: str
+    """Where the samples are from, in a sentence."""
+    records: Sequence[AttentionRecord]
+    curves: Curves | None
+    sessions: Sequence[Mapping[str, Any]]
+    """What each session of training ran on."""
+    commands: Sequence[tuple[str, str]]
+    """What to do next: why, and the command."""
+
+
+def render_report(report: Report) -> str:
+    """Return the report as an HTML document."""
+    sections = {
+        "score": ("Score", _score(report)),
+        "examples": ("Examples", _samples(report)),
+        "attention": ("Attention", _attention(report)),
+        "curves": ("Curves", _curves(report)),
+        "recipe": ("Recipe", _recipe(report.config)),
+        "machine": ("Machine", _machine(report.sessions)),
+        "next": ("How to go on", _commands(report.commands)),
+    }
+    shown = {key: section for key, section in sections.items() if section[1]}
+    links = "".join(f'<a href="#{key}">{title}</a>' for key, (title, _) in shown.items())
+    cards = "\n".join(
+        f'<section class="card" id="{key}">\n<h2>{title}</h2>\n{content}\n</section>'
+        for key, (title, content) in shown.items()
+    )
+    body = f"""<header>
+<h1>{escape(_title(report))}</h1>
+<p class="lead">{escape(_lead(report))}</p>
+{_facts(_key_figures(report))}
+<nav aria-label="Sections">{links}</nav>
+</header>
+{cards}
+<footer>Made by Headwise {escape(__version__)} of {escape(report.weights)}.</footer>"""
+    has_explorer = bool(report.records)
+    return render_document(
+        title=f"{_title(report)}: {report.name}",
+        body=body,
+        style=STYLE + CHART_STYLE + explorer_style() + _STYLE,
+        script=explorer_script() + EXPLORER_START if has_explorer else "",
+        data=explorer_data(report.records, {}) if has_explorer else None,
+    )
+
+
+def _title(report: Report) -> str:
+    languages = _languages(report.config)
+    return report.name if languages is None else f"{languages[0]} to {languages[1]}"
+
+
+def _languages(config: Config) -> tuple[str, str] | None:
+    source, target = config.data.source_language, config.data.target_language
+    return (language_name(source), language_name(target)) if source and target else None
+
+
+def _lead(report: Report) -> str:
+    """Say what this is in a sentence."""
+    languages = _languages(report.config)
+    what = "text to text" if languages is None else f"{languages[0]} to {languages[1]}"
+    parts = [f"A Transformer of {_millions(report.parameters)} parameters that translates {what}"]
+    if report.curves is not None and report.curves.runs[0].minutes is not None:
+        parts.append(f"trained for {_minutes(report.curves.runs[0].minutes)}")
+    if report.train_pairs is not None:
+        parts.append(f"on {report.train_pairs:,} pairs of sentences")
+    if len(parts) == 1:
+        return f"{parts[0]}."
+    return f"{parts[0]}, {' '.join(parts[1:])}."
+
+
+def _key_figures(report: Report) -> list[tuple[str, str, str]]:
+    figures = [("Parameters", _millions(report.parameters), "")]
+    if report.curves is not None:
+        run = report.curves.runs[0]
+        if run.minutes is not None:
+            figures.append(("Training", _minutes(run.minutes), f"{run.step:,} updates"))
+        if run.speed is not None:
+            figures.append(("Speed in training", f"{run.speed:,.0f}", "target tokens a second"))
+        if run.best_perplexity is not None:
+            figures.append(
+                ("Validation perplexity", f"{run.best_perplexity:.2f}", f"step {run.best_step:,}")
+            )
+    if report.train_pairs is not None:
+        figures.append(("Trained on", f"{report.train_pairs:,}", "pairs of sentences"))
+    return figures
+
+
+def _facts(figures: Sequence[tuple[str, str, str]], *, first: bool = False) -> str:
+    items = []
+    for place, (name, value, more) in enumerate(figures):
+        kind = ' class="first"' if first and place == 0 else ""
+        small = f"<small>{escape(more)}</small>" if more else ""
+        items.append(f"<div{kind}><dt>{escape(name)}</dt><dd>{escape(value)}{small}</dd></div>")
+    return f'<dl class="facts">{"".join(items)}</dl>'
+
+
+def _score(report: Report) -> str:
+    scores = report.scores
+    if scores is None:
+        return """<p>Not scored yet. <code>headwise report</code> with <code>--src</code> and
+<code>--ref</code>, a test set and its translations, adds BLEU and chrF.</p>"""
+    figures = [
+        ("BLEU", f"{scores.bleu.value:.1f}", _interval(scores.bleu.interval)),
+        ("chrF", f"{scores.chrf.value:.1f}", _interval(scores.chrf.interval)),
+    ]
+    if report.perplexity is not None:
+        figures.append(("Perplexity", f"{report.perplexity:.2f}", "a token"))
+    if report.sentences_per_second is not None:
+        figures.append(("Translating", f"{report.sentences_per_second:.0f}", "sentences a second"))
+    count = scores.references
+    references = "one reference" if count == 1 else f"up to {count} references"
+    notes = "".join(f'<p class="note">Note: {escape(note)}.</p>\n' for note in scores.notes)
+    return f"""<p>On {scores.sentences:,} sentences with {references} each. BLEU compares words and
+runs of words with the references, chrF runs of letters; both go up to 100.</p>
+{_facts(figures, first=True)}
+<p class="note">BLEU <code>{escape(scores.bleu.signature)}</code></p>
+<p class="note">chrF <code>{escape(scores.chrf.signature)}</code></p>
+{notes}"""
+
+
+def _interval(interval: Interval | None) -> str:
+    if interval is None:
+        return ""
+    low, high = interval.mean - interval.margin, interval.mean + interval.margin
+    return f"95 % sure: {low:.1f} to {high:.1f}"
+
+
+def _samples(report: Report) -> str:
+    if not report.samples:
+        return f"<p>{escape(report.about_samples)}</p>"
+    data = report.config.data
+    source, target = language_name(data.source_language), language_name(data.target_language)
+    items = []
+    for sample in report.samples:
+        references = "<br>".join(escape(reference) for reference in sample.references)
+        items.append(
+            f"<li><dl><div><dt>{escape(source or 'Source')}</dt>"
+            f"<dd{_lang(data.source_language)}>{escape(sample.source)}</dd></div>"
+            f'<div class="ours"><dt>{escape(target or "Target")}, translated</dt>'
+            f"<dd{_lang(data.target_language)}>{escape(sample.translation) or '–'}</dd></div>"
+            f"<div><dt>Reference</dt>"
+            f"<dd{_lang(data.target_language)}>{references or '–'}</dd></div></dl></li>"
+        )
+    listed = "\n".join(items)
+    return f'<p>{escape(report.about_samples)}</p>\n<ol class="samples">\n{listed}\n</ol>'
+
+
+def _lang(code: str) -> str:
+    return f' lang="{escape(code)}" dir="auto"' if code else ' dir="auto"'
+
+
+def _attention(report: Report) -> str:
+    if not report.records:
+        return ""
+    return f"""<p>How the model relates words: each word looks at others, and the numbers say how
+much. Choose a sentence, a head and a word to see what it looks at.</p>
+<div class="explorer">
+{EXPLORER}
+</div>"""
+
+
+def _curves(report: Report) -> str:
+    if report.curves is None:
+        return ""
+    charts = "\n".join(
+        f'<div><h3>{escape(chart.title)}</h3><p class="note">{escape(explanation(chart))}</p>'
+        f"{chart_svg(chart)}</div>"
+        for chart in report.curves.charts
+    )
+    return f'<div class="charts run-0">\n{charts}\n</div>'
+
+
+def _recipe(config: Config) -> str:
+    experiment, departures = compare_with_paper(config)
+    if departures:
+        count = "1 setting" if len(departures) == 1 else f"{len(departures)} settings"
+        about = f"{count} of the recipe depart from the paper, compared with {experiment.title}:"
+    else:
+        about = f"No departure from the paper: this is {experiment.title}."
+    rows = "\n".join(
+        f'<tr><th scope="row"><code>{escape(departure.key)}</code></th>'
+        f"<td><code>{escape(toml_value(departure.value))}</code></td>"
+        f"<td>{escape(departure.says)} ({escape(departure.section)})</td>"
+        f"<td>{escape(departure.reason) or '–'}</td></tr>"
+        for departure in departures
+    )
+    table = f"""<div class="scroll" tabindex="0" role="region" aria-label="Departures">
+<table>
+<thead><tr><th scope="col">Setting</th><th scope="col">here</th><th scope="col">in the paper</th>
+<th scope="col">the usual reason</th></tr></thead>
+<tbody>
+{rows}
+</tbody>
+</table>
+</div>"""
+    return f"""<p>{escape(about)}</p>
+{table if departures else ""}
+<details><summary>The whole recipe</summary>
+<pre tabindex="0">{escape(config.to_toml())}</pre></details>"""
+
+
+def _machine(sessions: Sequence[Mapping[str, Any]]) -> str:
+    if not sessions:
+        return ""
+    last = sessions[-1]
+    figures = [
+        (name, str(last[key]), "")
+        for key, name in _ENVIRONMENT.items()
+        if last.get(key) is not None
+    ]
+    rows = "\n".join(
+        f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>'
+        for name, value, _ in figures
+    )
+    about = (
+        ""
+        if len(sessions) == 1
+        else f"<p>Trained in {len(sessions)} sessions; this is the last.</p>"
+    )
+    return f"""{about}
+<div class="scroll" tabindex="0" role="region" aria-label="Machine"><table><tbody>
+{rows}
+</tbody></table></div>"""
+
+
+def _commands(commands: Sequence[tuple[str, str]]) -> str:
+    items = "\n".join(
+        f'<li><p>{escape(why)}</p><pre tabindex="0"><code>{escape(command)}</code></pre></li>'
+        for why, command in commands
+    )
+    return f'<ol class="steps">\n{items}\n</ol>' if commands else ""
+
+
+def _millions(count: int) -> str:
+    return f"{count / 1e6:.1f} million" if count >= 100_000 else f"{count:,}"
+
+
+def _minutes(minutes: float) -> str:
+    """Say how long something took: in seconds, minutes or hours, as people would."""
+    if minutes < 1:
+        return f"{60 * minutes:.0f} seconds"
+    if minutes < 100:
+        return f"{minutes:.1f} minutes"
+    return f"{minutes / 60:.1f} hours"

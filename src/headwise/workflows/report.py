@@ -1,0 +1,184 @@
+"""A run's report: gathered from the run directory, with a score where there is a test set."""
+
+import shlex
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from headwise.config import Vocab
+from headwise.data import TokenShards
+from headwise.errors import DataError, RequestError
+from headwise.evaluation import References
+from headwise.files import replace_file
+from headwise.inspect.attention import attention_record
+from headwise.inspect.curves import load_curves
+from headwise.inspect.report_page import Report, Sample, render_report
+from headwise.runs.directory import RunDirectory
+from headwise.runs.environment import read_sessions
+from headwise.tasks.translation import Translation, Translator
+from headwise.workflows.evaluate import RunScores, evaluate
+from headwise.workflows.new_run import data_directory
+
+__all__ = ["Sample", "report", "write_report"]
+
+_SAMPLES, _SENTENCES = 10, 5
+_FEWEST_TOKENS, _MOST_TOKENS = 4, 25
+"""Of a sentence whose attention is worth looking at, and fits a screen."""
+
+_Pair = tuple[str, tuple[str, ...]]
+"""A source and its references."""
+
+UNSEEN = "Sentences that training never saw, as they come."
+
+
+def report(
+    path: Path,
+    *,
+    test: tuple[Sequence[str], References] | None = None,
+    checkpoint: str | None = None,
+    out: Path | None = None,
+    on_progress: Callable[[str, int, int | None], None] = lambda *_: None,
+) -> Path:
+    """Write the report of a run, scored on a test set if there is one; return where it is.
+
+    Without a test set the samples are some of the run's validation pairs, if they are still there.
+    """
+    run = RunDirectory(path)
+    translator = Translator.load(path, checkpoint=checkpoint)
+    scores = None
+    if test is None:
+        pairs, about = _validation_pairs(run)
+    else:
+        sources, references = test
+        (scores,) = evaluate(
+            [path], sources, references, checkpoint=checkpoint, on_progress=on_progress
+        ).runs
+        places = _spread([n for n, source in enumerate(sources) if source.strip()], _SAMPLES)
+        pairs = [
+            (sources[n], tuple(line[n] or "" for line in references if line[n])) for n in places
+        ]
+        about = "Sentences of the test set, taken at regular distances."
+    translations = translator.translate([source for source, _ in pairs])
+    samples = [
+        Sample(source=translation.source, translation=translation.text, references=references)
+        for translation, (_, references) in zip(translations, pairs, strict=True)
+    ]
+    return write_report(
+        run,
+        translator,
+        scores=scores,
+        samples=samples,
+        sentences=_worth_looking_at(translations),
+        about_samples=about,
+        out=out,
+    )
+
+
+def write_report(
+    run: RunDirectory,
+    translator: Translator,
+    *,
+    scores: RunScores | None,
+    samples: list[Sample],
+    sentences: list[str],
+    about_samples: str = UNSEEN,
+    out: Path | None = None,
+) -> Path:
+    """Write a report of what is known already, by default as the run's report.html.
+
+    `sentences` are those whose attention can be explored; each must be one that can be traced.
+    """
+    source, target = run.subwords()
+    config = run.config()
+    vocab = Vocab(source_size=len(source), target_size=len(target))
+    content = render_report(
+        Report(
+            name=run.path.resolve().name,
+            config=config,
+            weights=translator.name,
+            parameters=config.model.count_parameters(vocab),
+            train_pairs=_train_pairs(run),
+            scores=None if scores is None else scores.scores,
+            perplexity=None if scores is None else scores.perplexity,
+            sentences_per_second=None if scores is None else scores.sentences_per_second,
+            samples=samples,
+            about_samples=about_samples,
+            records=[attention_record(translator, sentence) for sentence in sentences],
+            curves=load_curves([run.path]) if run.metrics_file.exists() else None,
+            sessions=read_sessions(run.environment_file),
+            commands=_commands(run, sentences),
+        )
+    )
+    path = run.path / "report.html" if out is None else out
+    try:
+        # A name or a setting may hold what UTF-8 cannot: a byte of a file name, say.
+        replace_file(path, content.encode("utf-8", "backslashreplace"))
+    except OSError as error:
+        raise RequestError(f"{path}: cannot write the report: {error.strerror}") from error
+    return path
+
+
+def _validation_pairs(run: RunDirectory) -> tuple[list[_Pair], str]:
+    """Return some pairs of the run's validation text, and what to say about them."""
+    source, target = run.subwords()
+    try:
+        shards = TokenShards(data_directory(run, None) / "valid")
+    except DataError:
+        return [], "No examples: the text that the run was validated on is no longer there."
+    if not len(shards):
+        return [], "No examples: the run has no validation text."
+    pairs: list[_Pair] = [
+        (
+            source.decode(shards.sequence("source", n).tolist()),
+            (target.decode(shards.sequence("target", n).tolist()),),
+        )
+        for n in _spread(list(range(len(shards))), _SAMPLES)
+    ]
+    return pairs, (
+        "Sentences of the validation text, taken at regular distances: training did not learn "
+        "from them, but was watched by them."
+    )
+
+
+def _spread(places: list[int], count: int) -> list[int]:
+    """Choose places at regular distances."""
+    count = min(count, len(places))
+    return [places[n * len(places) // count] for n in range(count)]
+
+
+def _worth_looking_at(translations: list[Translation]) -> list[str]:
+    return [
+        translation.source
+        for translation in translations
+        if not translation.parts
+        and _FEWEST_TOKENS <= len(translation.source_tokens) <= _MOST_TOKENS
+    ][:_SENTENCES]
+
+
+def _train_pairs(run: RunDirectory) -> int | None:
+    try:
+        return len(TokenShards(data_directory(run, None) / "train"))
+    except DataError:
+        return None
+
+
+def _commands(run: RunDirectory, sentences: list[str]) -> list[tuple[str, str]]:
+    """Name three things to do next."""
+    data = run.config().data
+    source, target = data.source_language or "src", data.target_language or "tgt"
+    path = shlex.quote(str(run.path))
+    sentence = shlex.quote(sentences[0]) if sentences else '"…"'
+    return [
+        (
+            "Train on text of your own, two files that correspond line by line:",
+            f"headwise train multi30k-tiny --src train.{source} --tgt train.{target} "
+            "--run runs/mine",
+        ),
+        (
+            "Draw where it looks, as in the paper's figures:",
+            f"headwise attention {path} {sentence} --out attention.png",
+        ),
+        (
+            "Evaluate it on a test set:",
+            f"headwise evaluate {path} --src test.{source} --ref test.{target}",
+        ),
+    ]
