@@ -50,8 +50,14 @@ def chrf(hypotheses: Sequence[str], references: References, *, resamples: int = 
     """Compute sacreBLEU's chrF of detokenised text; with `resamples`, its confidence interval."""
     from sacrebleu import CHRF
 
+    class PlainChrF(CHRF):
+        """Give plain numbers: sacreBLEU fails where some resample scores nothing, a plain 0."""
+
+        def _compute_f_score(self, statistics: list[int]) -> float:
+            return float(super()._compute_f_score(statistics))
+
     check_corpus(hypotheses, references)
-    metric = CHRF()
+    metric = PlainChrF()
     with fixed_seed():
         found = metric.corpus_score(hypotheses, _present(references), n_bootstrap=resamples)
     return ChrF(

@@ -135,3 +135,10 @@ def test_what_cannot_be_scored_is_refused(
     for metric in (bleu, chrf):
         with pytest.raises(DataError, match=complaint):
             metric(hypotheses, references)
+
+
+def test_a_resample_that_scores_nothing_is_no_obstacle() -> None:
+    found = chrf(["ab", "xyzxyz"], [["cd", "xyzxyz"]], resamples=100)
+    assert found.interval is not None
+    assert 0 < found.interval.mean < 100
+    assert found.signature == chrf(["a"], [["a"]], resamples=100).signature
