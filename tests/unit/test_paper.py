@@ -1,5 +1,6 @@
 import pytest
 
+from headwise import paper
 from headwise.config import Vocab
 from headwise.paper import EXPERIMENTS, compare_with_paper, describe_departures, describe_size
 from headwise.recipes import load_recipe, recipe_names
@@ -148,3 +149,17 @@ def test_a_count_is_set_beside_the_papers_only_where_it_is_the_papers_model() ->
     assert describe_size(load_recipe("base", ["train.average_last=1"])) == "63.1 million parameters"
     assert "paper prints 213" in describe_size(load_recipe("table3-big"))
     assert "paper prints no count" in describe_size(load_recipe("table3-a-h4"))
+
+
+def test_a_departure_has_a_reason_by_which_way_it_goes() -> None:
+    _, departures = compare_with_paper(
+        load_recipe("base", ["model.dropout=0.3", "data.vocab_size=90000", "model.norm_order=pre"])
+    )
+    reasons = {departure.key: departure.reason for departure in departures}
+    assert "learned by heart" in reasons["model.dropout"]
+    assert "warm-up" in reasons["model.norm_order"]
+    assert reasons["data.vocab_size"] == "", "only for a smaller one is there a usual reason"
+
+
+def test_every_reason_is_for_a_setting_that_the_paper_fixes() -> None:
+    assert {key for key, _ in paper._REASONS} <= set(paper._SECTIONS)

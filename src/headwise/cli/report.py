@@ -37,11 +37,15 @@ def report(
 
     from headwise.cli.watch import watch
     from headwise.evaluation import read_corpus
+    from headwise.runs.directory import RunDirectory
+    from headwise.tasks.translation import Translator
     from headwise.workflows.report import report as report_run
 
     test = None if source is None else read_corpus(source, references)
+    translator = Translator.load(run, checkpoint=checkpoint)
+    click.echo(f"using {translator.name}", err=True)
     with watch() as watcher:
         path = report_run(
-            run, test=test, checkpoint=checkpoint, out=out, on_progress=watcher.progress
+            RunDirectory(run), translator, test=test, out=out, on_progress=watcher.progress
         )
     click.echo(f"wrote {path}", err=True)

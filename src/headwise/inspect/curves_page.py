@@ -40,7 +40,7 @@ CHART_STYLE = f"""
   --chart-line: #2c3440; --chart-card: #1a2029;
   {_palette(PALETTE_DARK)} }} }}
 {" ".join(f".run-{n} {{ --run: var(--run-{n}); }}" for n in range(len(PALETTE_LIGHT)))}
-.chart {{ display: block; width: 100%; height: auto; }}
+.chart {{ display: block; width: 100%; height: auto; overflow: visible; }}
 .chart text {{ font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: var(--chart-dim);
   font-variant-numeric: tabular-nums; }}
 .chart .grid {{ stroke: var(--chart-line); fill: none; }}

@@ -60,7 +60,17 @@ pre { margin: .5rem 0 0; padding: .75rem 1rem; border: 1px solid var(--line); bo
   grid-template-columns: minmax(0, 1fr); }
 .steps p { margin: 0; }
 footer { margin-top: 1.5rem; color: var(--dim); font-size: .9rem; }
-@media (min-width: 50rem) { .samples dl { grid-template-columns: repeat(3, minmax(0, 1fr)); } }
+@media (min-width: 50rem) { .samples dl { grid-template-columns: repeat(3, minmax(0, 1fr)); }
+  /* Side by side, the first says it for all; screen readers still hear it. */
+  .samples li + li dt { position: absolute; width: 1px; height: 1px; overflow: hidden;
+    clip-path: inset(50%); } }
+.steps pre { white-space: pre-wrap; overflow-wrap: anywhere; }
+@media (max-width: 50rem) { .departures thead { display: none; }
+  .departures tr { display: block; padding: .5rem 0; border-top: 1px solid var(--line); }
+  .departures td, .departures th { display: block; padding: 0; border: 0; }
+  .departures td:nth-of-type(1)::before { content: "here "; color: var(--dim); }
+  .departures td:nth-of-type(2)::before { content: "in the paper "; color: var(--dim); }
+  .departures td:nth-of-type(3) { color: var(--dim); } }
 @media (max-width: 40rem) { .facts { grid-template-columns: repeat(2, minmax(0, 1fr)); }
   .facts .first { grid-column: 1 / -1; } }
 """
@@ -290,7 +300,7 @@ def _recipe(config: Config) -> str:
         for departure in departures
     )
     table = f"""<div class="scroll" tabindex="0" role="region" aria-label="Departures">
-<table>
+<table class="departures">
 <thead><tr><th scope="col">Setting</th><th scope="col">here</th><th scope="col">in the paper</th>
 <th scope="col">the usual reason</th></tr></thead>
 <tbody>

@@ -9,6 +9,7 @@ averaged/                     the weights of several checkpoints, averaged
 exports/                      the model in other programs' formats (headwise.interop)
 metrics.jsonl                 see metrics.py
 environment.json              what each session ran on
+report.html                   all of it on one page (headwise.workflows.report)
 """
 
 import fcntl

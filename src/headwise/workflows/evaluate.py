@@ -80,23 +80,16 @@ def evaluate(
             checkpoint=checkpoint,
             overrides=overrides,
         )
-        translations: list[str] = []
-        start = time.perf_counter()
-        for first in range(0, len(sources), _WINDOW):
-            window = sources[first : first + _WINDOW]
-            results = translator.translate(window, beam=beam, alpha=alpha)
-            translations += [result.text for result in results]
-            on_progress(f"translating with {run.name}", len(translations), len(sources))
-        seconds = time.perf_counter() - start
-        spoken = language or translator.config.data.target_language or "en"
         found.append(
-            RunScores(
-                run=str(run),
-                weights=translator.name,
-                scores=score(translations, references, language=spoken),
-                perplexity=_perplexity(translator, sources, references),
-                sentences_per_second=len(sources) / seconds,
-                translations=tuple(translations),
+            evaluate_translator(
+                run,
+                translator,
+                sources,
+                references,
+                language=language,
+                beam=beam,
+                alpha=alpha,
+                on_progress=on_progress,
             )
         )
     comparison = None
@@ -104,6 +97,37 @@ def evaluate(
         systems = [(result.run, list(result.translations)) for result in found]
         comparison = compare(systems, references)
     return Evaluation(runs=tuple(found), comparison=comparison)
+
+
+def evaluate_translator(
+    run: Path,
+    translator: Translator,
+    sources: Sequence[str],
+    references: References,
+    *,
+    language: str | None = None,
+    beam: int | None = None,
+    alpha: float | None = None,
+    on_progress: Callable[[str, int, int | None], None] = lambda *_: None,
+) -> RunScores:
+    """Translate the sources with a run that is loaded already, and score them."""
+    translations: list[str] = []
+    start = time.perf_counter()
+    for first in range(0, len(sources), _WINDOW):
+        window = sources[first : first + _WINDOW]
+        results = translator.translate(window, beam=beam, alpha=alpha)
+        translations += [result.text for result in results]
+        on_progress(f"translating with {run.name}", len(translations), len(sources))
+    seconds = time.perf_counter() - start
+    spoken = language or translator.config.data.target_language or "en"
+    return RunScores(
+        run=str(run),
+        weights=translator.name,
+        scores=score(translations, references, language=spoken),
+        perplexity=_perplexity(translator, sources, references),
+        sentences_per_second=len(sources) / seconds,
+        translations=tuple(translations),
+    )
 
 
 def _perplexity(

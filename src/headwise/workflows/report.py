@@ -15,7 +15,7 @@ from headwise.inspect.report_page import Report, Sample, render_report
 from headwise.runs.directory import RunDirectory
 from headwise.runs.environment import read_sessions
 from headwise.tasks.translation import Translation, Translator
-from headwise.workflows.evaluate import RunScores, evaluate
+from headwise.workflows.evaluate import RunScores, evaluate_translator
 from headwise.workflows.new_run import data_directory
 
 __all__ = ["Sample", "report", "write_report"]
@@ -31,27 +31,25 @@ UNSEEN = "Sentences that training never saw, as they come."
 
 
 def report(
-    path: Path,
+    run: RunDirectory,
+    translator: Translator,
     *,
     test: tuple[Sequence[str], References] | None = None,
-    checkpoint: str | None = None,
     out: Path | None = None,
     on_progress: Callable[[str, int, int | None], None] = lambda *_: None,
 ) -> Path:
-    """Write the report of a run, scored on a test set if there is one; return where it is.
+    """Write the report of a run, scored on a test set if there is one; return its path.
 
     Without a test set the samples are some of the run's validation pairs, if they are still there.
     """
-    run = RunDirectory(path)
-    translator = Translator.load(path, checkpoint=checkpoint)
     scores = None
     if test is None:
         pairs, about = _validation_pairs(run)
     else:
         sources, references = test
-        (scores,) = evaluate(
-            [path], sources, references, checkpoint=checkpoint, on_progress=on_progress
-        ).runs
+        scores = evaluate_translator(
+            run.path, translator, sources, references, on_progress=on_progress
+        )
         places = _spread([n for n, source in enumerate(sources) if source.strip()], _SAMPLES)
         pairs = [
             (sources[n], tuple(line[n] or "" for line in references if line[n])) for n in places

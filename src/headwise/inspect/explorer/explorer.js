@@ -1,15 +1,24 @@
 /* The attention explorer: HeadwiseExplorer.mount(element, records, options).
  *
  * `records` is one attention record or a list of them, all of one model. `options` may say where to
- * begin: {sentence, kind, layer, head, word}. It returns an object whose `choice` is where the
- * reader is now, in the same form. Mounting again replaces what is there. */
+ * begin: {sentence, kind, layer, head, word}; what does not exist is left to the explorer. It
+ * returns an object whose `choice` is where the reader is now, in the same form. Mounting again
+ * replaces what is there. */
 (function () {
   "use strict";
 
   const { KINDS, matrixOf, sentenceOf, habitOf, clearestRow } = window.HeadwiseExplorer.reading;
   const { make, choices, wordsView, matrixView, drawSmall } = window.HeadwiseExplorer.views;
 
+  const HOW_TO_READ =
+    "Each row is a word that looks, each column a word that is looked at; a row adds up to 1.";
+
   let mounted = 0;
+
+  /** A position if there is such a one, and something else if not. */
+  function within(position, count, otherwise) {
+    return Number.isInteger(position) && position >= 0 && position < count ? position : otherwise;
+  }
 
   function mount(element, given, options) {
     const records = Array.isArray(given) ? given : [given];
@@ -18,8 +27,15 @@
     mounted += 1;
     const id = (name) => `headwise-explorer-${mounted}-${name}`;
 
-    // The last layer but one shows best which words belong together.
-    const choice = { sentence: 0, kind: "cross", layer: Math.max(0, layers - 2), head: "mean", word: null, ...options };
+    const wanted = options || {};
+    const choice = {
+      sentence: within(wanted.sentence, records.length, 0),
+      kind: Object.hasOwn(KINDS, wanted.kind) ? wanted.kind : "cross",
+      // The last layer but one shows best which words belong together.
+      layer: within(wanted.layer, layers, Math.max(0, layers - 2)),
+      head: within(wanted.head, heads, "mean"),
+      word: wanted.word ?? null,
+    };
     const record = () => records[choice.sentence];
     const choose = (changes, show) => {
       Object.assign(choice, changes);
@@ -53,7 +69,7 @@
     function showHead() {
       matrix = matrixOf(record(), choice);
       preview = null;
-      if (choice.word === null) choice.word = clearestRow(record(), choice);
+      choice.word = within(choice.word, matrix.length, null) ?? clearestRow(record(), choice);
       const on = {
         choose(row) {
           choice.word = row;
@@ -71,12 +87,11 @@
         wordsPlace.replaceChildren(about, words.element);
       }
       words.draw(matrix, choice.word);
-      const caption = `${KINDS[choice.kind].name}, ${headName(choice.head)} of layer ${choice.layer + 1}: every weight`;
+      const which = choice.head === "mean" ? "the mean of all heads" : `head ${choice.head + 1}`;
+      const caption = `${KINDS[choice.kind].name}, ${which} of layer ${choice.layer + 1}: every weight`;
       const scrolled = table ? [table.element.scrollLeft, table.element.scrollTop] : [0, 0];
       table = matrixView(id("caption"), record(), choice.kind, matrix, caption, on);
-      matrixPlace.replaceChildren(
-        make("p", { class: "hw-about" }, "Each row is a word that looks, each column a word that is looked at; a row adds up to 1."),
-        table.element);
+      matrixPlace.replaceChildren(make("p", { class: "hw-about" }, HOW_TO_READ), table.element);
       [table.element.scrollLeft, table.element.scrollTop] = scrolled;
       habit.textContent = habitOf(record(), choice).full;
       showWord();
@@ -101,7 +116,8 @@
     function showSentence() {
       pair.replaceChildren(
         ...(records.length > 1 ? [] : [make("span", { dir: "auto" }, record().source), " "]),
-        make("span", { class: "hw-arrow", "aria-label": "is translated as" }, "→"), " ",
+        make("span", { class: "hw-arrow", "aria-hidden": "true" }, "→"),
+        make("span", { class: "hw-out-of-sight" }, "is translated as"), " ",
         make("strong", { dir: "auto" }, record().target || "(nothing)"));
       showKind();
     }
@@ -109,12 +125,15 @@
     const controls = make("div", { class: "hw-controls" });
     if (records.length > 1) {
       const select = make("select", { id: id("sentence") });
-      records.forEach(({ source }, number) => select.append(make("option", { value: number }, source)));
+      records.forEach(({ source }, number) => {
+        select.append(make("option", { value: number }, source));
+      });
       select.value = choice.sentence;
       select.addEventListener("change", () => {
         choose({ sentence: Number(select.value), word: null }, showSentence);
       });
-      controls.append(make("div", { class: "hw-sentence" }, make("label", { for: id("sentence") }, "Sentence"), select));
+      const label = make("label", { for: id("sentence") }, "Sentence");
+      controls.append(make("div", { class: "hw-sentence" }, label, select));
     }
     const kinds = Object.entries(KINDS).map(([value, { name, gist }]) => ({
       value,
@@ -125,15 +144,20 @@
       content: [String(layer + 1)],
       label: `Layer ${layer + 1}`,
     }));
-    const headItems = thumbnails.map(({ head, canvas, brief }) => ({
-      value: head,
-      content: [canvas, make("span", { class: "hw-head-name" }, head === "mean" ? "Mean of all" : `Head ${head + 1}`), brief],
-    }));
+    const headItems = thumbnails.map(({ head, canvas, brief }) => {
+      const name = head === "mean" ? "Mean of all" : `Head ${head + 1}`;
+      return { value: head, content: [canvas, make("span", { class: "hw-head-name" }, name), brief] };
+    });
+    const on = {
+      kind: (kind) => choose({ kind, word: null }, showKind),
+      layer: (layer) => choose({ layer }, showLayer),
+      head: (head) => choose({ head }, showHead),
+    };
     controls.append(
       pair,
-      choices("Kind of attention", id("kind"), kinds, choice.kind, (kind) => choose({ kind, word: null }, showKind), "hw-kinds"),
-      choices("Layer", id("layer"), layerItems, choice.layer, (layer) => choose({ layer }, showLayer), "hw-layers"),
-      choices("Head", id("head"), headItems, choice.head, (head) => choose({ head }, showHead), "hw-heads"));
+      choices("Kind of attention", id("kind"), kinds, choice.kind, on.kind, "hw-kinds"),
+      choices("Layer", id("layer"), layerItems, choice.layer, on.layer, "hw-layers"),
+      choices("Head", id("head"), headItems, choice.head, on.head, "hw-heads"));
 
     const root = make("div", { class: "hw-explorer" },
       controls,
@@ -149,10 +173,6 @@
       else showLayer();
     });
     return { choice };
-  }
-
-  function headName(head) {
-    return head === "mean" ? "the mean of all heads" : `head ${head + 1}`;
   }
 
   window.HeadwiseExplorer.mount = mount;

@@ -9,7 +9,8 @@
     cross: {
       name: "Encoder-decoder attention",
       gist: "the translation looks at the source",
-      about: "Before it writes a word, the decoder looks at the words of the source: mostly at those it is translating.",
+      about: "Before it writes a word, the decoder looks at the words of the source: mostly at those " +
+        "it is translating.",
       rowsTitle: "Writing",
       columnsTitle: "looks at",
       rows: "output_tokens",
@@ -18,7 +19,8 @@
     encoder: {
       name: "Encoder self-attention",
       gist: "the source looks at itself",
-      about: "To understand a word, the encoder looks at all words of the source, the word itself included.",
+      about: "To understand a word, the encoder looks at all words of the source, the word itself " +
+        "included.",
       rowsTitle: "Reading",
       columnsTitle: "looks at",
       rows: "source_tokens",
@@ -27,7 +29,8 @@
     decoder: {
       name: "Decoder self-attention",
       gist: "the translation looks back",
-      about: "Before it writes a word, the decoder looks back at what it has written so far. What comes later is hidden from it.",
+      about: "Before it writes a word, the decoder looks back at what it has written so far. What " +
+        "comes later is hidden from it.",
       rowsTitle: "Writing",
       columnsTitle: "looks back at",
       rows: "output_tokens",
@@ -55,6 +58,7 @@
   };
 
   const MOSTLY = 0.5;
+  const WORTH_TELLING = 0.05;
 
   const WORDLIKE = /[\p{L}\p{N}]/u;
 
@@ -95,27 +99,32 @@
     return { text, continues };
   }
 
+  /** The first and the last position of the word that a token is a piece of. */
+  function wordAround(record, kind, side, position) {
+    const continues = (place) => labelOf(record, kind, side, place).continues;
+    const count = tokensOf(record, kind, side).length;
+    let [first, last] = [position, position];
+    while (continues(first)) first -= 1;
+    while (last + 1 < count && continues(last + 1)) last += 1;
+    return [first, last];
+  }
+
   /** A token as a sentence names it: in quotes, with its word where it is a piece of one. */
   function nameOf(record, kind, side, position) {
     const mark = markAt(record, kind, side, position);
-    if (mark === "begin") return "the beginning mark";
-    if (mark === "end") return "the end of the sentence";
-    const label = (place) => labelOf(record, kind, side, place);
-    const tokens = tokensOf(record, kind, side);
-    let first = position;
-    while (label(first).continues) first -= 1;
-    let last = position;
-    while (last + 1 < tokens.length && label(last + 1).continues) last += 1;
-    const piece = `“${label(position).text}”`;
+    if (mark) return mark === "begin" ? "the beginning mark" : "the end of the sentence";
+    const piece = `“${labelOf(record, kind, side, position).text}”`;
+    const [first, last] = wordAround(record, kind, side, position);
     if (first === last) return piece;
-    return `${piece} of “${tokens.slice(first, last + 1).join("").trim()}”`;
+    return `${piece} of “${tokensOf(record, kind, side).slice(first, last + 1).join("").trim()}”`;
   }
 
   function whoLooks(record, choice) {
     const heads = record[choice.kind][choice.layer].length;
     const layer = `layer ${choice.layer + 1}`;
     if (choice.head !== "mean") return { who: `head ${choice.head + 1} of ${layer}`, s: "s" };
-    return heads === 1 ? { who: `the head of ${layer}`, s: "s" } : { who: `the ${heads} heads of ${layer} together`, s: "" };
+    if (heads === 1) return { who: `the head of ${layer}`, s: "s" };
+    return { who: `the ${heads} heads of ${layer} together`, s: "" };
   }
 
   /** Say in a sentence where a word looks, or how much of it goes to one column. */
@@ -126,18 +135,21 @@
     const subject = nameOf(record, kind, "rows", row);
     const start = `${kind === "encoder" ? "Reading" : "When it writes"} ${subject}, ${who}`;
     const object = (place) => nameOf(record, kind, "columns", place);
+    if (column !== undefined && isHidden(kind, row, column)) {
+      return `${start} cannot see ${object(column)}: it is yet to be written.`;
+    }
     if (column !== undefined) {
-      if (isHidden(kind, row, column)) return `${start} cannot see ${object(column)}: it is yet to be written.`;
-      return `${start} give${s} ${object(column)} ${weights[column].toFixed(4)} of ${s ? "its" : "their"} attention.`;
+      const its = s ? "its" : "their";
+      return `${start} give${s} ${object(column)} ${weights[column].toFixed(4)} of ${its} attention.`;
     }
     const order = weights.map((_, place) => place).filter((place) => !isHidden(kind, row, place));
     order.sort((a, b) => weights[b] - weights[a]);
     const [best, second] = order;
-    const look = kind === "decoder" ? `look${s} back` : `look${s}`;
-    if (second === undefined) return `${start} can ${look.replace(`look${s}`, "look")} at nothing but ${object(best)}.`;
+    const back = kind === "decoder" ? " back" : "";
+    if (second === undefined) return `${start} can look${back} at nothing but ${object(best)}.`;
     const number = (place) => weights[place].toFixed(2);
-    const then = weights[second] >= 0.05 ? `, then at ${object(second)} (${number(second)})` : "";
-    return `${start} ${look} most at ${object(best)} (${number(best)})${then}.`;
+    const then = weights[second] >= WORTH_TELLING ? `, then at ${object(second)} (${number(second)})` : "";
+    return `${start} look${s}${back} most at ${object(best)} (${number(best)})${then}.`;
   }
 
   /** Say what a head does over the whole sentence: briefly, and in full. */
@@ -152,32 +164,34 @@
       mean((row) => matrix[row][place(row, count)] || 0), name,
     ]);
     const [share, name] = shares.reduce((a, b) => (b[0] > a[0] ? b : a));
-    const its = choice.head === "mean" ? "their" : "its";
+    const its = whoLooks(record, choice).s ? "its" : "their";
+    const percent = Math.round(100 * share);
     if (share >= MOSTLY) {
       return {
         brief: name.replace("the ", ""),
-        full: `Over the whole sentence, ${Math.round(100 * share)} % of ${its} attention goes to ${name}.`,
+        full: `Over the whole sentence, ${percent} % of ${its} attention goes to ${name}.`,
       };
     }
     const peak = mean((row) => Math.max(...matrix[row]));
     const strongest = `the strongest link of a word is ${peak.toFixed(2)} on average`;
-    return peak >= MOSTLY
-      ? { brief: "sharp", full: `Over the whole sentence, ${its} attention is sharp: ${strongest}.` }
-      : { brief: "spread", full: `Over the whole sentence, ${its} attention is spread: ${strongest}.` };
+    const manner = peak >= MOSTLY ? "sharp" : "spread";
+    return { brief: manner, full: `Over the whole sentence, ${its} attention is ${manner}: ${strongest}.` };
   }
 
-  /** The word with the clearest link to another: a good one to begin with. */
+  /** The whole word with the clearest link to another: a good one to begin with. */
   function clearestRow(record, choice) {
+    const { kind } = choice;
+    const tokens = tokensOf(record, kind, "rows");
+    const isWhole = (row) => {
+      const [first, last] = wordAround(record, kind, "rows", row);
+      return first === last && WORDLIKE.test(tokens[row]) && !markAt(record, kind, "rows", row);
+    };
+    const clearness = (weights, row) => Math.max(...weights.map((weight, column) =>
+      markAt(record, kind, "columns", column) || (kind !== "cross" && row === column) ? 0 : weight));
     const matrix = matrixOf(record, choice);
-    let best = [-1, 0];
-    matrix.forEach((weights, row) => {
-      if (markAt(record, choice.kind, "rows", row) || !WORDLIKE.test(tokensOf(record, choice.kind, "rows")[row])) return;
-      weights.forEach((weight, column) => {
-        const isWord = !markAt(record, choice.kind, "columns", column);
-        if (isWord && weight > best[0] && (choice.kind === "cross" || row !== column)) best = [weight, row];
-      });
-    });
-    return best[1];
+    const wholes = matrix.map((_, row) => row).filter(isWhole);
+    return wholes.reduce((best, row) =>
+      (clearness(matrix[row], row) > clearness(matrix[best], best) ? row : best), wholes[0] ?? 0);
   }
 
   window.HeadwiseExplorer = window.HeadwiseExplorer || {};

@@ -19,6 +19,9 @@
   /** A weight for a table: two decimals, and what is as good as nothing without any. */
   const written = (weight) => (weight < 0.005 ? "0" : weight.toFixed(2));
 
+  /** A finger chooses by tapping; what it passes over on the way is no question. */
+  const isMouse = (event) => event.pointerType === "mouse";
+
   function make(name, attributes, ...children) {
     const element = document.createElement(name);
     for (const [key, value] of Object.entries(attributes || {})) element.setAttribute(key, value);
@@ -29,7 +32,9 @@
   function word(record, kind, side, position) {
     const { text, continues } = labelOf(record, kind, side, position);
     const content = make("span", { class: "hw-token", title: text, dir: "auto" });
-    if (continues) content.append(make("span", { class: "hw-continues", "aria-hidden": "true" }, "·"));
+    if (continues) {
+      content.append(make("span", { class: "hw-continues", "aria-hidden": "true" }, "·"));
+    }
     content.append(text);
     return content;
   }
@@ -42,7 +47,8 @@
       if (label) input.setAttribute("aria-label", label);
       input.checked = value === chosen;
       input.addEventListener("change", () => onChange(value));
-      group.append(make("label", { class: "hw-choice" }, input, make("span", { class: "hw-face" }, ...content)));
+      const face = make("span", { class: "hw-face" }, ...content);
+      group.append(make("label", { class: "hw-choice" }, input, face));
     });
     return make("fieldset", { class: className }, make("legend", {}, legend), group);
   }
@@ -57,7 +63,7 @@
     }));
     const left = choices(about.rowsTitle, name, rows, chosen, on.choose, "hw-rows");
     left.querySelectorAll("label").forEach((label, row) => {
-      label.addEventListener("pointerenter", (event) => event.pointerType === "mouse" && on.preview(row));
+      label.addEventListener("pointerenter", (event) => isMouse(event) && on.preview(row));
       label.addEventListener("pointerleave", () => on.preview(null));
     });
     const columns = tokensOf(record, kind, "columns").map((_, column) => {
@@ -121,12 +127,14 @@
     const columns = tokensOf(record, kind, "columns");
     const head = make("tr", {}, make("td", { class: "hw-corner" }));
     columns.forEach((_, column) => {
-      head.append(make("th", { scope: "col", "aria-label": nameOf(record, kind, "columns", column) },
-        make("div", {}, word(record, kind, "columns", column))));
+      const label = nameOf(record, kind, "columns", column);
+      const upright = make("div", {}, word(record, kind, "columns", column));
+      head.append(make("th", { scope: "col", "aria-label": label }, upright));
     });
     const lines = matrix.map((weights, row) => {
-      const line = make("tr", {},
-        make("th", { scope: "row", "aria-label": nameOf(record, kind, "rows", row) }, word(record, kind, "rows", row)));
+      const label = nameOf(record, kind, "rows", row);
+      const title = make("th", { scope: "row", "aria-label": label }, word(record, kind, "rows", row));
+      const line = make("tr", {}, title);
       weights.forEach((weight, column) => line.append(cell(kind, row, column, weight)));
       return line;
     });
@@ -135,12 +143,14 @@
       const found = event.target.closest("td");
       return found ? [found.parentElement.sectionRowIndex, found.cellIndex - 1] : [];
     };
-    body.addEventListener("pointerover", (event) => event.pointerType === "mouse" && on.preview(...place(event)));
+    body.addEventListener("pointerover", (event) => isMouse(event) && on.preview(...place(event)));
     body.addEventListener("pointerleave", () => on.preview(null));
     body.addEventListener("click", (event) => place(event).length && on.choose(place(event)[0]));
-    const table = make("table", {}, make("caption", { id, class: "hw-out-of-sight" }, caption), make("thead", {}, head), body);
+    const title = make("caption", { id, class: "hw-out-of-sight" }, caption);
+    const table = make("table", {}, title, make("thead", {}, head), body);
     // A wide table scrolls in a box of its own, which the keyboard must be able to reach.
-    const element = make("div", { class: "hw-scroll", tabindex: "0", role: "region", "aria-labelledby": id }, table);
+    const box = { class: "hw-scroll", tabindex: "0", role: "region", "aria-labelledby": id };
+    const element = make("div", box, table);
     return {
       element,
       show(row) {
@@ -150,7 +160,10 @@
   }
 
   function cell(kind, row, column, weight) {
-    if (isHidden(kind, row, column)) return make("td", { class: "hw-hidden" }, make("span", { class: "hw-out-of-sight" }, "not yet written"));
+    if (isHidden(kind, row, column)) {
+      const why = make("span", { class: "hw-out-of-sight" }, "not yet written");
+      return make("td", { class: "hw-hidden" }, why);
+    }
     const shown = make("td", { title: weight.toFixed(4) }, written(weight));
     const dark = shade(weight);
     shown.style.setProperty("--hw-shade", dark.toFixed(3));
