@@ -14,7 +14,7 @@ EPILOG = """\b
 Examples:
   headwise attention runs/ende "A dog runs ." --out dog.html
                                      every layer, head and kind, to click through
-  headwise attention runs/ende "A dog runs ." --target "Ein Hund rennt ." --out dog.html
+  headwise attention runs/ende "A dog ." --target "Ein Hund ." --out dog.html
                                      of a translation of your own
   headwise attention runs/ende "A dog runs ." --out dog.png
                                      a picture as in the paper's Figures 3 to 5
