@@ -40,6 +40,9 @@ def _row(recipe: str, title: str, ppl: float, bleu: float, millions: int | None)
 
 _ENGLISH_FRENCH = "data.vocab_size=32000"
 
+_NEAR = 5
+"""Departures with which a config is still a variant of an experiment."""
+
 EXPERIMENTS: tuple[Experiment, ...] = (
     Experiment(recipe="base", title="the base model"),
     Experiment(
@@ -191,10 +194,11 @@ class Departure:
 def compare_with_paper(config: Config) -> tuple[Experiment, list[Departure]]:
     """Find the paper's experiment that a config is, or is nearest to, and what differs from it.
 
-    The nearest differs in the fewest settings; of several, the first.
+    The nearest differs in the fewest settings; of several, the first. What is near none of them,
+    as small models are, is compared with the first, the base model.
     """
     ours = _settings(config)
-    best: tuple[Experiment, list[Departure]] | None = None
+    compared: list[tuple[Experiment, list[Departure]]] = []
     for experiment in EXPERIMENTS:
         theirs = _settings(load_recipe(experiment.recipe, experiment.overrides))
         departures = [
@@ -202,10 +206,9 @@ def compare_with_paper(config: Config) -> tuple[Experiment, list[Departure]]:
             for key, section in _SECTIONS.items()
             if ours[key] != theirs[key]
         ]
-        if best is None or len(departures) < len(best[1]):
-            best = experiment, departures
-    assert best is not None
-    return best
+        compared.append((experiment, departures))
+    nearest = min(compared, key=lambda pair: len(pair[1]))
+    return nearest if len(nearest[1]) <= _NEAR else compared[0]
 
 
 def _settings(config: Config) -> dict[str, Any]:

@@ -145,6 +145,12 @@ def test_a_config_is_compared_with_the_nearest_experiment(
     assert (experiment.recipe, [d.key for d in departures]) == (nearest, keys)
 
 
+def test_what_is_near_no_experiment_is_compared_with_the_base_model() -> None:
+    experiment, departures = compare_with_paper(load_recipe("multi30k-tiny"))
+    assert experiment.title == "the base model"
+    assert len(departures) > 5
+
+
 def test_a_count_is_set_beside_the_papers_only_where_it_is_the_papers_model() -> None:
     assert describe_size(load_recipe("base", ["train.average_last=1"])) == "63.1 million parameters"
     assert "paper prints 213" in describe_size(load_recipe("table3-big"))
