@@ -57,18 +57,17 @@ class _Search:
         # No source's limit may be below the least length: that too is for a whole call.
         return self.wanted == self.beam and self.min_length <= self.max_extra_tokens
 
-    def ranked(self, ids: tuple[int, ...], log_prob: float) -> Hypothesis:
-        """Return a hypothesis with its score; its length counts the end of the sentence."""
-        length = len(ids) + 1
+    def score(self, log_prob: float, length: int) -> float:
+        """Return what a hypothesis is ranked by; its length counts the end of the sentence."""
         base = (5 + length) / 6 if self.penalty == "gnmt" else length
-        return Hypothesis(ids, log_prob, log_prob / base**self.alpha)
+        return log_prob / float(base**self.alpha)
 
 
 @dataclass
 class _Found:
     """What CTranslate2 found for one sentence: tokens, and a log-probability where it is right."""
 
-    ids: list[tuple[int, ...]] = field(default_factory=list)
+    tokens: list[list[str]] = field(default_factory=list)
     log_probs: list[float | None] = field(default_factory=list)
 
 
@@ -85,6 +84,8 @@ class CTranslate2Engine:
         self._source = source
         self._target = target
         self._ids = {token: number for number, token in enumerate(target)}
+        self._end = target[Vocab.eos]
+        self._forbidden = frozenset((target[Vocab.pad], target[Vocab.bos]))
 
     @classmethod
     def load(
@@ -142,10 +143,9 @@ class CTranslate2Engine:
         astray = [
             index
             for index, each in enumerate(found)
-            if any(Vocab.pad in ids or Vocab.bos in ids for ids in each.ids)
+            if not all(self._forbidden.isdisjoint(tokens) for tokens in each.tokens)
         ]
-        forbidden = (Vocab.pad, Vocab.bos)
-        self._search(sources, astray, found, search, mixed=mixed, suppress=forbidden)
+        self._search(sources, astray, found, search, mixed=mixed, suppress=self._forbidden)
         self._complete(sources, found)
         return [self._ranked(each, search) for each in found]
 
@@ -178,7 +178,7 @@ class CTranslate2Engine:
         search: _Search,
         *,
         mixed: bool,
-        suppress: tuple[int, ...] = (),
+        suppress: frozenset[str] = frozenset(),
     ) -> None:
         """Translate some of the sources, in batches side by side.
 
@@ -190,7 +190,7 @@ class CTranslate2Engine:
             limit = self._limit(sources[batch[0]], search)
             if limit == 0:
                 for index in batch:
-                    found[index] = _Found([()], [None])
+                    found[index] = _Found([[]], [None])
                 continue
             results = self._translator.translate_batch(
                 [self.source_tokens(sources[index]) for index in batch],
@@ -201,7 +201,7 @@ class CTranslate2Engine:
                 max_input_length=0,
                 max_decoding_length=limit,
                 min_decoding_length=min(search.min_length, limit),
-                suppress_sequences=[[self._target[token]] for token in suppress] or None,
+                suppress_sequences=[[token] for token in suppress] or None,
                 return_scores=True,
                 # Their ends tell which outputs were cut, and are counted in their lengths.
                 return_end_token=True,
@@ -246,14 +246,13 @@ class CTranslate2Engine:
             yield batch
 
     def _found(self, result: Any, search: _Search, *, exact: bool) -> _Found:
-        """Turn one result into ids and the log-probabilities that can be known from it."""
+        """Return one result's tokens and the log-probabilities that can be known from it."""
         found = _Found()
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
-            ids = tuple(self._ids[token] for token in tokens)
-            ended = ids[-1:] == (Vocab.eos,)
-            found.ids.append(ids[:-1] if ended else ids)
+            ended = bool(tokens) and tokens[-1] == self._end
+            found.tokens.append(tokens[:-1] if ended else tokens)
             # Its scores are divided by length^alpha, and an output that was cut has no end yet.
-            log_prob = score * len(ids) ** search.alpha
+            log_prob = score * len(tokens) ** search.alpha
             found.log_probs.append(log_prob if ended and exact else None)
         return found
 
@@ -267,19 +266,26 @@ class CTranslate2Engine:
         ]
         scores = self.score(
             [sources[index] for index, _ in missing],
-            [found[index].ids[rank] for index, rank in missing],
+            [self._ids_of(found[index].tokens[rank]) for index, rank in missing],
         )
         for (index, rank), log_probs in zip(missing, scores, strict=True):
             found[index].log_probs[rank] = math.fsum(log_probs)
 
     def _ranked(self, found: _Found, search: _Search) -> list[Hypothesis]:
-        hypotheses = [
-            search.ranked(ids, log_prob)
-            for ids, log_prob in zip(found.ids, found.log_probs, strict=True)
+        scored = [
+            (search.score(log_prob, len(tokens) + 1), log_prob, tokens)
+            for tokens, log_prob in zip(found.tokens, found.log_probs, strict=True)
             if log_prob is not None
         ]
-        hypotheses.sort(key=lambda hypothesis: hypothesis.score, reverse=True)
-        return hypotheses[: search.nbest]
+        scored.sort(key=lambda each: each[0], reverse=True)
+        # Only what is asked for is worth turning into ids.
+        return [
+            Hypothesis(self._ids_of(tokens), log_prob, score)
+            for score, log_prob, tokens in scored[: search.nbest]
+        ]
+
+    def _ids_of(self, tokens: Sequence[str]) -> tuple[int, ...]:
+        return tuple(map(self._ids.__getitem__, tokens))
 
 
 def _check(name: str, sequences: Sequence[Sequence[int]], size: int, positions: int) -> None:
