@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: setup setup-browser check test slow bench docs lock clean
+.PHONY: setup setup-browser demo check test slow bench docs lock clean
 
 setup: $(READY)
 
@@ -17,6 +17,9 @@ $(READY): pyproject.toml constraints.txt
 # Browser tests drive Debian's Chromium; they are skipped where there is none.
 setup-browser:
 	command -v chromium > /dev/null || (apt-get update --quiet && apt-get install --quiet --yes --no-install-recommends chromium)
+
+demo: $(READY)
+	$(BIN)/headwise demo
 
 check: $(READY)
 	$(BIN)/ruff format --check .

@@ -3,6 +3,7 @@
     HeadwiseError
     ├── ConfigError      a recipe, an override or a combination of settings
     ├── DataError        text or token ids that cannot be used
+    │   └── DownloadError    text that cannot be had from where it is
     ├── CheckpointError  a run directory or a file in it
     ├── DivergenceError  training that left the range of numbers
     └── RequestError     a request to translate, explain or serve
@@ -22,6 +23,10 @@ class ConfigError(HeadwiseError):
 
 class DataError(HeadwiseError):
     """Text or token ids cannot be used as they are."""
+
+
+class DownloadError(DataError):
+    """Text cannot be had from where it is: no network, no pip, or another file than expected."""
 
 
 class CheckpointError(HeadwiseError):

@@ -37,6 +37,7 @@ VERBS = [
     "attention",
     "average",
     "config",
+    "demo",
     "doctor",
     "evaluate",
     "explain",
@@ -63,7 +64,7 @@ def test_the_help_of_config_lists_every_shipped_recipe() -> None:
     words = headwise("config", "--help").stdout.replace(",", " ").replace(":", " ").split()
     listed, stem = set(), ""
     for word in words:
-        if word.startswith("table3-") or word in ("base", "big", "multi30k-tiny"):
+        if word.startswith(("table3-", "demo")) or word in ("base", "big", "multi30k-tiny"):
             listed.add(word)
             stem = "-".join(word.split("-")[:2])
         elif word.startswith("-") and stem:

@@ -12,6 +12,7 @@ import click
 from headwise import __version__
 from headwise.cli.attention import attention
 from headwise.cli.config import config
+from headwise.cli.demo import demo
 from headwise.cli.doctor import doctor
 from headwise.cli.evaluate import evaluate
 from headwise.cli.explain import explain
@@ -27,6 +28,7 @@ from headwise.errors import HeadwiseError
 
 EPILOG = """\b
 Examples:
+  headwise demo                     a translator trained in minutes, to see and to try
   headwise explain                  one attention head, step by step
   headwise config base              the paper's base model as a recipe
   headwise config --set model.norm_order=pre --paper
@@ -73,6 +75,7 @@ def app(context: click.Context) -> None:
 app.add_command(attention)
 app.add_command(average)
 app.add_command(config)
+app.add_command(demo)
 app.add_command(doctor)
 app.add_command(evaluate)
 app.add_command(explain)

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import unicodedata
 
 import click
 
@@ -16,6 +17,13 @@ _ASCII = str.maketrans(
         "§": "section ",
         "…": "...",
         "±": "+/-",
+        "–": "-",
+        "“": '"',
+        "”": '"',
+        "‘": "'",
+        "’": "'",
+        "¿": "",
+        "¡": "",
     }
 )
 
@@ -26,8 +34,18 @@ def show(text: str) -> None:
     try:
         text.encode(encoding)
     except UnicodeEncodeError:
-        text = text.translate(_ASCII).encode(encoding, "replace").decode(encoding)
+        text = "".join(_nearest(character, encoding) for character in text.translate(_ASCII))
     click.echo(text, color=colour())
+
+
+def _nearest(character: str, encoding: str) -> str:
+    """Return a character as an encoding can have it: itself, without its accent, or "?"."""
+    try:
+        character.encode(encoding)
+    except UnicodeEncodeError:
+        plain = unicodedata.normalize("NFKD", character)
+        return plain.encode(encoding, "ignore").decode(encoding) or "?"
+    return character
 
 
 def error_line(message: str) -> None:

@@ -1,0 +1,129 @@
+"""`headwise demo`: a translator trained within minutes, with everything that there is to see."""
+
+import sys
+import textwrap
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headwise.cli.output import show
+from headwise.cli.text_options import FILE
+
+if TYPE_CHECKING:
+    from headwise.cli.watch import LiveWatch, PlainWatch
+    from headwise.training.events import Event
+    from headwise.workflows.demo_tasks import TaskName
+
+EPILOG = """\b
+Examples:
+  headwise demo                            English to Spanish, in three minutes of training
+  headwise demo --minutes 10 --run runs/demo-10
+                                           a better one, beside it
+  headwise demo --task numbers             without any download: "three hundred and five"
+                                           to "305 = trescientos cinco"
+  headwise demo --task reverse --minutes 1
+                                           the smallest: words backwards
+
+The same command again goes on where it was stopped, and shows what is trained
+already. The text is downloaded once, with pip, to demo-data beside the run.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.option(
+    "--task",
+    type=click.Choice(["tatoeba", "numbers", "reverse"]),
+    help="What to learn; tatoeba, or numbers where that cannot be downloaded.",
+)
+@click.option(
+    "--minutes", type=click.FloatRange(min=0, min_open=True), help="How long to train; 3."
+)
+@click.option("--run", type=FILE, help="The run directory; runs/demo, or runs/demo-TASK.")
+@click.option("--fresh", is_flag=True, help="Start over, even if it is trained already.")
+@click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change one value.")
+def demo(
+    task: "TaskName | None",
+    minutes: float | None,
+    run: Path | None,
+    fresh: bool,
+    overrides: tuple[str, ...],
+) -> None:
+    """Train a translator within minutes and see what it can do.
+
+    It learns from real sentences, is scored on a thousand that it never saw, shows ten of them,
+    and translates what you type.
+    """
+    began = time.monotonic()
+    from headwise.cli.demo_report import duration, filled, report_text, width
+    from headwise.cli.watch import watch
+    from headwise.workflows.demo import evaluate_demo, train_demo
+
+    try:
+        with watch() as watcher:
+            teller = _Teller(watcher, width())
+            training = train_demo(
+                run,
+                task=task,
+                minutes=minutes,
+                overrides=overrides,
+                fresh=fresh,
+                say=teller.say,
+                on_event=teller.event,
+                on_progress=watcher.progress,
+            )
+            if training.signal:
+                step = training.state.step
+                saved = f"saved step {step:,}" if step else "no update was made yet"
+                show(f"stopped: {saved}; the same command goes on from there")
+                raise SystemExit(128 + training.signal)
+            time_taken = duration(training.state.minutes)
+            if training.is_new:
+                teller.say(f"Trained for {time_taken}; now the test.")
+            else:
+                teller.say(
+                    f"{training.run.path} is trained already, for {time_taken}: here it is again. "
+                    "--fresh starts over."
+                )
+            report = evaluate_demo(training, on_progress=watcher.progress)
+    except KeyboardInterrupt:
+        show("stopped: what is done is kept, and the same command goes on from there")
+        raise SystemExit(130) from None
+    show(report_text(report, minutes=(time.monotonic() - began) / 60))
+    if sys.stdin.isatty() and sys.stdout.isatty():
+        from headwise.cli.prompt import HELP, converse
+
+        show(f"\n{filled(HELP)}")
+        converse(report.translator)
+
+
+class _Teller:
+    """Tell less of training than `headwise train` does, in lines that fit the terminal."""
+
+    def __init__(self, watcher: "PlainWatch | LiveWatch", width: int) -> None:
+        self._watcher, self._width = watcher, width
+
+    def say(self, line: str, is_warning: bool = False) -> None:
+        self._watcher.say(textwrap.fill(line, self._width), is_warning)
+
+    def event(self, event: "Event") -> None:
+        from headwise.cli.watch import estimate_lines
+        from headwise.training.estimate import Estimate
+        from headwise.training.events import Note, Saved, Updated, Validated
+
+        match event:
+            case Updated():
+                # In a log, one line a minute is enough.
+                self._watcher.event(replace(event, logged=False))
+            case Validated(step=step, result=result):
+                self.say(f"step {step:,}: validation perplexity {result.perplexity:.2f} a token")
+            case Note(text=text, is_warning=is_warning):
+                self.say(text, is_warning)
+            case Estimate():
+                for line, is_warning in estimate_lines(event):
+                    if is_warning:
+                        self.say(line, is_warning)
+            case Saved():
+                pass

@@ -1,0 +1,148 @@
+"""What `headwise demo` prints in the end: score, examples, measurements, places, what next."""
+
+import shlex
+import shutil
+import textwrap
+from typing import TYPE_CHECKING
+
+import click
+
+from headwise.config import Vocab
+
+if TYPE_CHECKING:
+    from headwise.workflows.demo import DemoReport
+
+_WIDEST = 100
+_LABEL = 13
+
+
+def report_text(report: "DemoReport", *, minutes: float) -> str:
+    """Lay out everything that there is to show, `minutes` after the command began."""
+    noun = report.training.text.task.noun
+    parts = [
+        [_heading("Score"), *_score(report)],
+        [_heading(f"The first {len(report.samples)} of the {noun} it never saw")],
+        *_samples(report),
+        [_heading("Measured"), *_measured(report, minutes)],
+        [_heading("Where it is"), *_places(report)],
+        [_heading("Try next"), *_next(report)],
+    ]
+    return "\n".join("\n".join([*part, ""]) for part in parts).rstrip("\n")
+
+
+def _score(report: "DemoReport") -> list[str]:
+    scores, task = report.scores.scores, report.training.text.task
+    unseen = f"{scores.sentences:,} {task.noun} it never saw"
+    if task.is_exact:
+        return [f"{report.exact:.1%} of {unseen} are exactly right"]
+    margin = "" if scores.bleu.interval is None else f" ± {scores.bleu.interval.margin:.1f}"
+    return [
+        f"BLEU {scores.bleu.value:.1f}{margin} on {unseen}",
+        *_row("signature", scores.bleu.signature),
+        *_row("chrF", f"{scores.chrf.value:.1f}"),
+        *_row("exact", f"{report.exact:.1%} are, to the letter, what a person wrote"),
+    ]
+
+
+def _samples(report: "DemoReport") -> list[list[str]]:
+    return [
+        [
+            *_row("source", sample.source),
+            *_row("ours", sample.translation, colour="cyan"),
+            *_row("reference", sample.references[0]),
+        ]
+        for sample in report.samples
+    ]
+
+
+def _measured(report: "DemoReport", minutes: float) -> list[str]:
+    training, config = report.training, report.translator.config
+    state, counts = training.state, training.text.manifest
+    source, target = training.run.subwords()
+    vocab = Vocab(source_size=len(source), target_size=len(target))
+    rate = state.tokens / (60 * state.minutes)
+    rows = {
+        "text": f"{counts['train_pairs']:,} pairs to train on, {counts['valid_pairs']:,} to "
+        f"validate on, {counts['test_sentences']:,} {training.text.task.noun} to test on",
+        "model": f"{config.model.count_parameters(vocab):,} parameters, a vocabulary of "
+        f"{vocab.target_size:,}",
+        "training": f"{duration(state.minutes)}: {state.step:,} updates, {state.tokens:,} target "
+        f"tokens, {rate:,.0f} a second",
+        "translation": f"{report.scores.sentences_per_second:.0f} {training.text.task.noun} a "
+        f"second, with a beam of {config.decode.beam}",
+        "altogether": f"{duration(minutes)} since the command began",
+    }
+    return [line for label, text in rows.items() for line in _row(label, text)]
+
+
+def _places(report: "DemoReport") -> list[str]:
+    training = report.training
+    lines = [*_row("model", str(training.run.path)), *_row("text", str(training.text.directory))]
+    if training.text.task.credit:
+        lines += _row("credit", training.text.task.credit)
+    return lines
+
+
+def _next(report: "DemoReport") -> list[str]:
+    text, run = report.training.text, shlex.quote(str(report.training.run.path))
+    count = text.manifest["references"]
+    numbers = f"{{{','.join(str(n + 1) for n in range(count))}}}" if count > 1 else "1"
+    # The shell makes an option of every reference.
+    references = f"--ref={shlex.quote(f'{text.directory}/test.{text.task.target}')}.{numbers}"
+    return [
+        "Text of your own, two files that correspond line by line:",
+        *_command("headwise train demo", "--src train.en", "--tgt train.es", "--run runs/mine"),
+        "What each word attends to:",
+        *_command(
+            f"headwise attention {run}",
+            shlex.quote(text.task.examples[0]),
+            "--out attention.html",
+        ),
+        "The same test, scored in every way that people compare:",
+        *_command(
+            f"headwise evaluate {run}", f"--src {shlex.quote(str(text.test_source))}", references
+        ),
+    ]
+
+
+def _command(*parts: str) -> list[str]:
+    """Lay out a command; on several lines, as a shell takes them, where one is too short."""
+    line = f"  {' '.join(parts)}"
+    if len(line) <= width():
+        return [line]
+    first, *rest = parts
+    return [
+        f"  {first} \\",
+        *(f"      {part} \\" for part in rest[:-1]),
+        f"      {rest[-1]}",
+    ]
+
+
+def duration(minutes: float) -> str:
+    """Write a time to the second: 45 s, 3 min 5 s."""
+    whole, seconds = divmod(round(60 * minutes), 60)
+    return f"{whole} min {seconds} s" if whole else f"{seconds} s"
+
+
+def filled(text: str) -> str:
+    """Break text where the terminal ends, at its widest."""
+    return textwrap.fill(text, width())
+
+
+def width() -> int:
+    """Return how wide lines may be."""
+    return min(_WIDEST, shutil.get_terminal_size().columns)
+
+
+def _row(label: str, text: str, colour: str | None = None) -> list[str]:
+    """Put a label before a text, which is broken under itself where it is too long."""
+    lines = textwrap.wrap(text, max(20, width() - _LABEL)) or [""]
+    return [
+        click.style(f"{label if number == 0 else '':<{_LABEL}}", dim=True)
+        + click.style(line, fg=colour)
+        for number, line in enumerate(lines)
+    ]
+
+
+def _heading(text: str) -> str:
+    return click.style(text, bold=True)

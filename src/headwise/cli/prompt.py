@@ -1,0 +1,68 @@
+"""A prompt at which sentences are typed and translated at once."""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import click
+
+from headwise.cli.output import error_line, show
+
+if TYPE_CHECKING:
+    from headwise.tasks.translation import Translation, Translator
+
+ALTERNATIVES = 4
+
+HELP = "Enter translates; ? shows alternatives to the last one; an empty line ends."
+
+
+def converse(translator: "Translator") -> None:
+    """Translate what is typed, until an empty line, Ctrl-D or Ctrl-C."""
+    from headwise.errors import RequestError
+
+    with suppress(ImportError):
+        import readline  # noqa: F401 - gives `input` the arrow keys and a history
+
+    last = ""
+    while True:
+        try:
+            line = _typed()
+        except (EOFError, KeyboardInterrupt):
+            show("")
+            return
+        except UnicodeDecodeError:
+            error_line("that is no text in this terminal's encoding: try LANG=C.UTF-8")
+            continue
+        if not line:
+            return
+        wants_all = line.startswith("?")
+        text = line.removeprefix("?").strip() or last
+        if not text:
+            show("  Type a sentence first.")
+            continue
+        try:
+            (translation,) = translator.translate([text], nbest=ALTERNATIVES if wants_all else 1)
+        except RequestError as error:
+            error_line(str(error))
+            continue
+        except KeyboardInterrupt:
+            show("")
+            return
+        show(_alternatives(translation) if wants_all else f"  {translation.text}")
+        last = text
+
+
+def _typed() -> str:
+    line = input("> ")
+    # Bytes that are no text reach us as halves of characters, which nothing else takes.
+    return line.encode("utf-8", "surrogateescape").decode("utf-8", "replace").strip()
+
+
+def _alternatives(translation: "Translation") -> str:
+    """List the candidates, each with how probable the model finds it."""
+    from math import exp
+
+    lines = []
+    for candidate in translation.candidates:
+        label = click.style(f"{exp(candidate.log_prob):6.1%}  ", dim=True)
+        lines.append(f"  {label}{candidate.text}")
+    return "\n".join(lines)

@@ -1,0 +1,239 @@
+"""The demo: text, a trained model, its score on sentences it never saw, and some of those."""
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from headwise.config import Config
+from headwise.data.prepare import Progress
+from headwise.errors import CheckpointError, ConfigError, DataError, DownloadError
+from headwise.files import remove_directory
+from headwise.recipes import load_recipe
+from headwise.runs.checkpoint import read_state
+from headwise.runs.directory import RunDirectory
+from headwise.runs.state import TrainingState
+from headwise.tasks.translation import Translator
+from headwise.training.events import Event
+from headwise.training.stops import limit_reached
+from headwise.workflows.demo_tasks import TASKS, DemoTask, TaskName
+from headwise.workflows.demo_text import DemoText, get_text
+from headwise.workflows.evaluate import RunScores, evaluate
+from headwise.workflows.new_run import check_run
+from headwise.workflows.train import train
+
+DATA = "demo-data"
+"""The folder beside the runs in which their text is."""
+
+SAMPLES = 10
+
+_NEEDED_MIB = 300
+"""Free disk that a demo wants: the download, the text as it came and encoded, the checkpoints."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoTraining:
+    """A demo whose training has ended, or was told to stop."""
+
+    run: RunDirectory
+    text: DemoText
+    state: TrainingState
+    is_new: bool
+    """Whether anything was left to do: a demo that is trained already is only shown."""
+    signal: int = 0
+    """The signal that told it to stop, if one did."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """A sentence that was not trained on, how it was translated, and how people translate it."""
+
+    source: str
+    translation: str
+    references: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoReport:
+    """What there is to show of a trained demo."""
+
+    training: DemoTraining
+    scores: RunScores
+    exact: float
+    """Share of the sentences whose translation is one of the references, to the letter."""
+    samples: list[Sample]
+    translator: Translator
+
+
+def train_demo(
+    run: Path | None,
+    *,
+    task: TaskName | None = None,
+    minutes: float | None = None,
+    overrides: Sequence[str] = (),
+    fresh: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+    on_event: Callable[[Event], None] = lambda _: None,
+    on_progress: Progress = lambda *_: None,
+) -> DemoTraining:
+    """Get the text of a task and train on it for some minutes, or go on with what was begun.
+
+    Without a task it is the one that the run was made for, else "tatoeba", and "numbers" where
+    that cannot be downloaded. Without minutes they are the run's, else the recipe's.
+    """
+    known = task or (None if run is None else _task_of(run))
+    chosen = TASKS[known or "tatoeba"]
+    path = run or _default_run(chosen)
+    with _writing_in(path.parent):
+        try:
+            text = _text(chosen, path, say)
+        except DownloadError as error:
+            if known is not None:
+                raise
+            chosen = TASKS["numbers"]
+            path = run or _default_run(chosen)
+            say(f"{error}.")
+            say(f"So it learns {chosen.what} instead (--task numbers), without any download.")
+            text = _text(chosen, path, say)
+        if fresh and (path / "config.toml").exists():
+            _remove(path)
+        config = _config(path, chosen, minutes, overrides)
+        data = text.encoded(config, fresh=fresh, on_progress=on_progress)
+        finished = _finished(path)
+        if finished is not None:
+            return DemoTraining(run=RunDirectory(path), text=text, state=finished, is_new=False)
+        say(
+            f"{chosen.what[0].upper()}{chosen.what[1:]}: {text.manifest['train_pairs']:,} pairs, "
+            f"{config.train.max_minutes:g} minutes of training, then a test on "
+            f"{text.manifest['test_sentences']:,} {chosen.noun} that it never saw."
+        )
+        report = train(config, path, data=data, on_event=on_event, on_progress=on_progress)
+    return DemoTraining(
+        run=RunDirectory(path), text=text, state=report.state, is_new=True, signal=report.signal
+    )
+
+
+def evaluate_demo(training: DemoTraining, *, on_progress: Progress = lambda *_: None) -> DemoReport:
+    """Translate the sentences that were held out, with the recipe's beam, and score them."""
+    sources, references = training.text.test()
+    evaluation = evaluate([training.run.path], sources, references, on_progress=on_progress)
+    (scores,) = evaluation.runs
+    samples = [
+        Sample(
+            source=source,
+            translation=translation,
+            references=tuple(text for text in texts if text is not None),
+        )
+        for source, translation, *texts in zip(
+            sources, scores.translations, *references, strict=True
+        )
+    ]
+    exact = sum(sample.translation in sample.references for sample in samples) / len(samples)
+    return DemoReport(
+        training=training,
+        scores=scores,
+        exact=exact,
+        samples=samples[:SAMPLES],
+        translator=Translator.load(training.run.path),
+    )
+
+
+def _text(task: DemoTask, run: Path, say: Callable[[str], None]) -> DemoText:
+    if not run.exists():
+        _check_space(run.parent)
+    return get_text(task, run.parent / DATA, say)
+
+
+def _default_run(task: DemoTask) -> Path:
+    return Path("runs") / ("demo" if task.name == "tatoeba" else f"demo-{task.name}")
+
+
+def _task_of(path: Path) -> TaskName | None:
+    """Return the task that a run was made for; None where there is no run yet."""
+    if not (path / "config.toml").exists():
+        return None
+    data = RunDirectory(path).origin().get("data")
+    folder = Path(data).parent if isinstance(data, str) else Path()
+    for name in TASKS:
+        if (folder.parent.name, folder.name) == (DATA, name):
+            return name
+    raise ConfigError(f"{path} is a run, but none of a demo: choose another name for --run")
+
+
+def _remove(path: Path) -> None:
+    _task_of(path)  # Another run than a demo's is not ours to remove.
+    run = RunDirectory(path)
+    with run.locked():
+        remove_directory(path)
+
+
+def _config(path: Path, task: DemoTask, minutes: float | None, overrides: Sequence[str]) -> Config:
+    """Return the config of a run that is there, or the recipe's with these minutes."""
+    if (path / "config.toml").exists():
+        run = RunDirectory(path)
+        _check_same(run, task, minutes)
+        config = load_recipe(run.config_file, overrides)
+        check_run(run, config, text=None, valid=None, data=None, init_from=None)
+        return config
+    recipe = load_recipe(task.recipe).train
+    wanted = recipe.max_minutes if minutes is None else minutes
+    # As many checkpoints in a short time as in a long one.
+    interval = recipe.save_every_minutes * wanted / recipe.max_minutes
+    times = [f"train.max_minutes={wanted}", f"train.save_every_minutes={interval}"]
+    return load_recipe(task.recipe, [*times, *overrides])
+
+
+def _check_same(run: RunDirectory, task: DemoTask, minutes: float | None) -> None:
+    """Refuse what would have to be another run than the one that is there."""
+    path, before = run.path, run.config().train.max_minutes
+    if _task_of(path) != task.name:
+        what, option = f"of --task {_task_of(path)}", f"--task {task.name}"
+        beside = path.with_name(f"{path.name}-{task.name}")
+    elif minutes is not None and minutes != before:
+        # Its learning rate has gone, or is going, to zero by the clock: more minutes are no more
+        # of the same.
+        what, option = f"of {before:g} minutes", f"--minutes {minutes:g}"
+        beside = path.with_name(f"{path.name}-{minutes:g}")
+    else:
+        return
+    raise ConfigError(
+        f"{path} is a demo {what}: `headwise demo {option} --run {beside}` trains another beside "
+        "it; with --fresh it takes its place"
+    )
+
+
+def _finished(path: Path) -> TrainingState | None:
+    """Return where training stands if there is nothing left to do."""
+    if not (path / "config.toml").exists():
+        return None
+    run = RunDirectory(path)
+    train_config, steps = run.config().train, run.steps()
+    if not steps or (train_config.average_last > 1 and not run.averaged.is_dir()):
+        return None
+    try:
+        state = read_state(run.step_directory(steps[-1]))
+    except CheckpointError:
+        return None  # Damaged: training goes on from the one before.
+    return state if limit_reached(train_config, state, state.minutes) else None
+
+
+@contextmanager
+def _writing_in(directory: Path) -> Iterator[None]:
+    """Say of a full disk, or a folder of someone else's, where it is."""
+    try:
+        yield
+    except OSError as error:
+        place = error.filename or directory
+        raise DataError(f"{place}: cannot be written: {error.strerror}") from error
+
+
+def _check_space(directory: Path) -> None:
+    """Refuse to begin what would end with a full disk."""
+    there = next(path for path in (directory, *directory.absolute().parents) if path.exists())
+    free = shutil.disk_usage(there).free / 2**20
+    if free < _NEEDED_MIB:
+        raise DataError(
+            f"{directory}: {free:,.0f} MiB of disk are free, and the demo needs {_NEEDED_MIB}: "
+            "make room, or put it elsewhere with --run"
+        )

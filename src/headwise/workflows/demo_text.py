@@ -1,0 +1,162 @@
+"""The demo's text on disk: made once, known again by its digests, used by any number of runs.
+
+demo-data/TASK/text/          train.*, valid.*, test.*, manifest.json, and who wrote the sentences
+demo-data/TASK/encoded-…/     the same as token ids (headwise.data.prepare), one for each vocabulary
+"""
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from headwise.config import Config
+from headwise.data import ParallelFiles, prepare, read_lines
+from headwise.data.prepare import Progress
+from headwise.data.unseen import Pair, split_by_source
+from headwise.files import new_directory, remove_directory, write_file
+from headwise.workflows.demo_tasks import DemoTask
+
+TEST_SENTENCES = 1000
+VALID_SENTENCES = 500
+
+_VERSION = 1
+"""Of how the text is made; text of another version is made anew."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DemoText:
+    """The text of a task, cut in three."""
+
+    task: DemoTask
+    directory: Path
+    manifest: dict[str, Any]
+
+    @property
+    def train(self) -> ParallelFiles:
+        return self._files("train")
+
+    @property
+    def valid(self) -> ParallelFiles:
+        return self._files("valid")
+
+    @property
+    def test_source(self) -> Path:
+        return self.directory / f"test.{self.task.source}"
+
+    def test_reference(self, number: int) -> Path:
+        """Return the file of one reference, counted from 1; its line is empty where there is none.
+
+        Most sentences have one; the first file has them all.
+        """
+        return self.directory / f"test.{self.task.target}.{number}"
+
+    def test(self) -> tuple[list[str], list[list[str | None]]]:
+        """Read the sentences to test on, and their references."""
+        files = [self.test_reference(n + 1) for n in range(self.manifest["references"])]
+        references = [[line or None for line in read_lines(path)] for path in files]
+        return list(read_lines(self.test_source)), references
+
+    def encoded(
+        self, config: Config, *, fresh: bool = False, on_progress: Progress = lambda *_: None
+    ) -> Path:
+        """Return the text as token ids of a config's subwords; made where it is not there yet."""
+        key = [config.to_dict()["data"], config.train.seed, self.manifest["sha256"]]
+        digest = hashlib.blake2b(json.dumps(key).encode(), digest_size=4).hexdigest()
+        path = self.directory.with_name(f"encoded-{digest}")
+        if path.is_dir() and fresh:
+            remove_directory(path)
+        if not path.is_dir():
+            prepare(self.train, config, path, valid=self.valid, on_progress=on_progress)
+        return path
+
+    def _files(self, part: str) -> ParallelFiles:
+        sides = (self.task.source, self.task.target)
+        return ParallelFiles.of(*(self.directory / f"{part}.{side}" for side in sides))
+
+
+def get_text(
+    task: DemoTask, directory: Path, say: Callable[[str], None] = lambda _: None
+) -> DemoText:
+    """Return the text of a task in a directory; got or made up where it is not there, or damaged.
+
+    DownloadError says why it could not be got.
+    """
+    path = directory / task.name / "text"
+    manifest = _intact_manifest(path)
+    if manifest is None:
+        if path.exists():
+            say(f"{path} is damaged or of another version: making it anew")
+            remove_directory(path)
+        say(f"Getting the text: {task.origin}.")
+        _make(task, path)
+        manifest = _intact_manifest(path)
+        assert manifest is not None, "what was just written can be read"
+    return DemoText(task=task, directory=path, manifest=manifest)
+
+
+def _make(task: DemoTask, path: Path) -> None:
+    with new_directory(path) as directory:
+        download = directory / "download"
+        download.mkdir()
+        material = task.material(download)
+        shutil.rmtree(download)
+        split = split_by_source(material.pairs, test=TEST_SENTENCES, valid=VALID_SENTENCES)
+        references = max(len(targets) for _, targets in split.test)
+        files = {
+            **_sides(task, "train", split.train),
+            **_sides(task, "valid", split.valid),
+            f"test.{task.source}": _lines([source for source, _ in split.test]),
+            **{
+                f"test.{task.target}.{n + 1}": _lines(
+                    [targets[n] if n < len(targets) else "" for _, targets in split.test]
+                )
+                for n in range(references)
+            },
+            **material.beside,
+        }
+        for name, content in files.items():
+            write_file(directory / name, content)
+        manifest = {
+            "version": _VERSION,
+            "task": task.name,
+            "credit": task.credit,
+            "train_pairs": len(split.train),
+            "valid_pairs": len(split.valid),
+            "test_sentences": len(split.test),
+            "references": references,
+            "left_out_pairs": split.left_out,
+            "sha256": {
+                name: hashlib.sha256(content).hexdigest() for name, content in files.items()
+            },
+        }
+        write_file(directory / "manifest.json", json.dumps(manifest, indent=1).encode())
+
+
+def _sides(task: DemoTask, part: str, pairs: list[Pair]) -> dict[str, bytes]:
+    return {
+        f"{part}.{name}": _lines([pair[side] for pair in pairs])
+        for side, name in enumerate((task.source, task.target))
+    }
+
+
+def _lines(texts: list[str]) -> bytes:
+    return "".join(f"{text}\n" for text in texts).encode()
+
+
+def _intact_manifest(path: Path) -> dict[str, Any] | None:
+    """Read the manifest, if it is of this version and every file is as it says."""
+    try:
+        manifest: dict[str, Any] = json.loads((path / "manifest.json").read_text("utf-8"))
+        if manifest["version"] != _VERSION:
+            return None
+        for name, digest in manifest["sha256"].items():
+            # Only the name: nothing outside the folder is ours.
+            content = (path / Path(name).name).read_bytes()
+            if hashlib.sha256(content).hexdigest() != digest:
+                return None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return manifest
