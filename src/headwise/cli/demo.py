@@ -57,7 +57,7 @@ def demo(
     and translates what you type.
     """
     began = time.monotonic()
-    from headwise.cli.demo_report import duration, filled, report_text, width
+    from headwise.cli.demo_report import duration, filled, heading, report_text, width
     from headwise.cli.watch import watch
     from headwise.workflows.demo import evaluate_demo, train_demo
 
@@ -95,7 +95,8 @@ def demo(
     if sys.stdin.isatty() and sys.stdout.isatty():
         from headwise.cli.prompt import HELP, converse
 
-        show(f"\n{filled(HELP)}")
+        example = report.training.text.task.examples[0]
+        show(f"\n{heading('Your turn')}\n{filled(f'For example: {example}')}\n{filled(HELP)}")
         converse(report.translator)
 
 

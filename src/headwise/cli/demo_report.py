@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headwise.cli.output import visible
 from headwise.config import Vocab
 
 if TYPE_CHECKING:
@@ -20,12 +21,12 @@ def report_text(report: "DemoReport", *, minutes: float) -> str:
     """Lay out everything that there is to show, `minutes` after the command began."""
     noun = report.training.text.task.noun
     parts = [
-        [_heading("Score"), *_score(report)],
-        [_heading(f"The first {len(report.samples)} of the {noun} it never saw")],
+        [heading("Score"), *_score(report)],
+        [heading(f"The first {len(report.samples)} of the {noun} it never saw")],
         *_samples(report),
-        [_heading("Measured"), *_measured(report, minutes)],
-        [_heading("Where it is"), *_places(report)],
-        [_heading("Try next"), *_next(report)],
+        [heading("Measured"), *_measured(report, minutes)],
+        [heading("Where it is"), *_places(report)],
+        [heading("Try next"), *_next(report)],
     ]
     return "\n".join("\n".join([*part, ""]) for part in parts).rstrip("\n")
 
@@ -48,7 +49,7 @@ def _samples(report: "DemoReport") -> list[list[str]]:
     return [
         [
             *_row("source", sample.source),
-            *_row("ours", sample.translation, colour="cyan"),
+            *_row("ours", visible(sample.translation), colour="cyan"),
             *_row("reference", sample.references[0]),
         ]
         for sample in report.samples
@@ -144,5 +145,6 @@ def _row(label: str, text: str, colour: str | None = None) -> list[str]:
     ]
 
 
-def _heading(text: str) -> str:
+def heading(text: str) -> str:
+    """Make a line stand out."""
     return click.style(text, bold=True)

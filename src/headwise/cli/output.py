@@ -48,6 +48,13 @@ def _nearest(character: str, encoding: str) -> str:
     return character
 
 
+def visible(text: str) -> str:
+    """Show what a model said, which may be nothing, or something that a terminal would obey."""
+    if not text.strip():
+        return "(nothing)"
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
 def error_line(message: str) -> None:
     """Print one line to stderr, even where the message quotes something with line breaks."""
     label = click.style("headwise:", fg="red", bold=True)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headwise.cli.output import error_line, show
+from headwise.cli.output import error_line, show, visible
 
 if TYPE_CHECKING:
     from headwise.tasks.translation import Translation, Translator
@@ -30,7 +30,7 @@ def converse(translator: "Translator") -> None:
             show("")
             return
         except UnicodeDecodeError:
-            error_line("that is no text in this terminal's encoding: try LANG=C.UTF-8")
+            error_line("no text in this encoding: try LANG=C.UTF-8")
             continue
         if not line:
             return
@@ -47,7 +47,7 @@ def converse(translator: "Translator") -> None:
         except KeyboardInterrupt:
             show("")
             return
-        show(_alternatives(translation) if wants_all else f"  {translation.text}")
+        show(_alternatives(translation) if wants_all else f"  {visible(translation.text)}")
         last = text
 
 
@@ -64,5 +64,5 @@ def _alternatives(translation: "Translation") -> str:
     lines = []
     for candidate in translation.candidates:
         label = click.style(f"{exp(candidate.log_prob):6.1%}  ", dim=True)
-        lines.append(f"  {label}{candidate.text}")
+        lines.append(f"  {label}{visible(candidate.text)}")
     return "\n".join(lines)

@@ -82,7 +82,7 @@ def train_demo(
     Without a task it is the one that the run was made for, else "tatoeba", and "numbers" where
     that cannot be downloaded. Without minutes they are the run's, else the recipe's.
     """
-    known = task or (None if run is None else _task_of(run))
+    known = task or _task_of(run or _default_run(TASKS["tatoeba"]))
     chosen = TASKS[known or "tatoeba"]
     path = run or _default_run(chosen)
     with _writing_in(path.parent):
@@ -99,10 +99,10 @@ def train_demo(
         if fresh and (path / "config.toml").exists():
             _remove(path)
         config = _config(path, chosen, minutes, overrides)
-        data = text.encoded(config, fresh=fresh, on_progress=on_progress)
         finished = _finished(path)
         if finished is not None:
             return DemoTraining(run=RunDirectory(path), text=text, state=finished, is_new=False)
+        data = text.encoded(config, fresh=fresh, on_progress=on_progress)
         say(
             f"{chosen.what[0].upper()}{chosen.what[1:]}: {text.manifest['train_pairs']:,} pairs, "
             f"{config.train.max_minutes:g} minutes of training, then a test on "
