@@ -165,10 +165,12 @@ def test_fresh_starts_over_but_only_where_a_demo_was(
     assert "Getting the text" not in errors
     assert RunDirectory(run).config().train.max_minutes == 0.02
     assert len(json.loads((run / "environment.json").read_text())["sessions"]) == 1
-    code, out, errors = headwise("demo", "--run", str(trained_run), "--fresh")
-    assert (code, out) == (2, "")
-    assert "is a run, but none of a demo: choose another name for --run" in errors
+    for which in ([], ["--task", "reverse"]):
+        code, out, errors = headwise("demo", "--run", str(trained_run), "--fresh", *which)
+        assert (code, out) == (2, "")
+        assert "is a run, but none of a demo: choose another name for --run" in errors
     assert (trained_run / "averaged").is_dir()
+    assert not (trained_run.parent / "demo-data").exists()
 
 
 def test_ctrl_c_keeps_what_was_trained(

