@@ -102,6 +102,12 @@ def test_it_measures_what_it_says(
     assert f"{state['step']:,} updates, {state['tokens']:,} target tokens" in out
     assert "28,500 pairs to train on, 500 to validate on, 1,000 words to test on" in out
     assert "s since the command began" in out
+    assert "report runs/demo-reverse/report.html: open it in a browser" in out
+    page = (home / "runs" / "demo-reverse" / "report.html").read_text()
+    assert "<!doctype html>" in page.lower()
+    assert out.count("source ") == 10
+    for source in re.findall(r"source (\w+)", out):
+        assert source in page
     assert out.endswith(
         "headwise evaluate runs/demo-reverse --src runs/demo-data/reverse/text/test.forwards "
         "--ref=runs/demo-data/reverse/text/test.backwards.1"

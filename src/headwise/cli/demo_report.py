@@ -78,7 +78,11 @@ def _measured(report: "DemoReport", minutes: float) -> list[str]:
 
 def _places(report: "DemoReport") -> list[str]:
     training = report.training
-    lines = [*_row("model", str(training.run.path)), *_row("text", str(training.text.directory))]
+    lines = [
+        *_row("report", f"{report.page}: open it in a browser"),
+        *_row("model", str(training.run.path)),
+        *_row("text", str(training.text.directory)),
+    ]
     if training.text.task.credit:
         lines += _row("credit", training.text.task.credit)
     return lines

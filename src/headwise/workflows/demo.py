@@ -19,14 +19,16 @@ from headwise.training.events import Event
 from headwise.training.stops import limit_reached
 from headwise.workflows.demo_tasks import TASKS, DemoTask, TaskName
 from headwise.workflows.demo_text import DemoText, get_text
-from headwise.workflows.evaluate import RunScores, evaluate
+from headwise.workflows.evaluate import RunScores, evaluate_translator
 from headwise.workflows.new_run import check_run
+from headwise.workflows.report import Sample, write_report
 from headwise.workflows.train import train
 
 DATA = "demo-data"
 """The folder beside the runs in which their text is."""
 
 SAMPLES = 10
+_EXPLORED = 4
 
 _NEEDED_MIB = 300
 """Free disk that a demo wants: the download, the text as it came and encoded, the checkpoints."""
@@ -46,15 +48,6 @@ class DemoTraining:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sample:
-    """A sentence that was not trained on, how it was translated, and how people translate it."""
-
-    source: str
-    translation: str
-    references: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class DemoReport:
     """What there is to show of a trained demo."""
 
@@ -63,7 +56,10 @@ class DemoReport:
     exact: float
     """Share of the sentences whose translation is one of the references, to the letter."""
     samples: list[Sample]
+    """The first of them."""
     translator: Translator
+    page: Path
+    """The same and more, to look at in a browser."""
 
 
 def train_demo(
@@ -118,8 +114,10 @@ def train_demo(
 def evaluate_demo(training: DemoTraining, *, on_progress: Progress = lambda *_: None) -> DemoReport:
     """Translate the sentences that were held out, with the recipe's beam, and score them."""
     sources, references = training.text.test()
-    evaluation = evaluate([training.run.path], sources, references, on_progress=on_progress)
-    (scores,) = evaluation.runs
+    translator = Translator.load(training.run.path)
+    scores = evaluate_translator(
+        training.run.path, translator, sources, references, on_progress=on_progress
+    )
     samples = [
         Sample(
             source=source,
@@ -136,8 +134,20 @@ def evaluate_demo(training: DemoTraining, *, on_progress: Progress = lambda *_: 
         scores=scores,
         exact=exact,
         samples=samples[:SAMPLES],
-        translator=Translator.load(training.run.path),
+        translator=translator,
+        page=write_report(
+            training.run,
+            translator,
+            scores=scores,
+            samples=samples[:SAMPLES],
+            sentences=[*training.text.task.examples, *_short(samples)],
+        ),
     )
+
+
+def _short(samples: list[Sample]) -> list[str]:
+    """Return some sentences whose attention fits a screen."""
+    return [s.source for s in samples if 4 <= len(s.source.split()) <= 9][:_EXPLORED]
 
 
 def _text(task: DemoTask, run: Path, say: Callable[[str], None]) -> DemoText:

@@ -14,6 +14,7 @@ from headwise.inspect.curves import load_curves
 from headwise.inspect.report_page import Report, Sample, render_report
 from headwise.runs.directory import RunDirectory
 from headwise.runs.environment import read_sessions
+from headwise.runs.metrics import read_metrics
 from headwise.tasks.translation import Translation, Translator
 from headwise.workflows.evaluate import RunScores, evaluate_translator
 from headwise.workflows.new_run import data_directory
@@ -101,7 +102,7 @@ def write_report(
             samples=samples,
             about_samples=about_samples,
             records=[attention_record(translator, sentence) for sentence in sentences],
-            curves=load_curves([run.path]) if run.metrics_file.exists() else None,
+            curves=load_curves([run.path]) if _has_metrics(run) else None,
             sessions=read_sessions(run.environment_file),
             commands=_commands(run, sentences),
         )
@@ -113,6 +114,11 @@ def write_report(
     except OSError as error:
         raise RequestError(f"{path}: cannot write the report: {error.strerror}") from error
     return path
+
+
+def _has_metrics(run: RunDirectory) -> bool:
+    """Return whether training has told anything yet: a run may be stopped before."""
+    return run.metrics_file.exists() and bool(read_metrics(run.metrics_file))
 
 
 def _validation_pairs(run: RunDirectory) -> tuple[list[_Pair], str]:
