@@ -40,7 +40,7 @@ from headwise.tasks.torch_engine import TorchEngine
 SAME = SearchSettings(beam=4, alpha=0.6, penalty="power", stop="count")
 EXTRA = 50
 SINGLES = 100
-MARIAN_BATCHES = (32, 64, 128)
+MARIAN_BATCHES = (16, 32, 64)
 
 
 @dataclass(frozen=True)
