@@ -58,11 +58,8 @@ def _typed() -> str:
 
 
 def _alternatives(translation: "Translation") -> str:
-    """List the candidates, each with how probable the model finds it."""
-    from math import exp
-
-    lines = []
-    for candidate in translation.candidates:
-        label = click.style(f"{exp(candidate.log_prob):6.1%}  ", dim=True)
-        lines.append(f"  {label}{visible(candidate.text)}")
-    return "\n".join(lines)
+    """List the candidates, best first."""
+    return "\n".join(
+        f"  {click.style(f'{place}.', dim=True)} {visible(candidate.text)}"
+        for place, candidate in enumerate(translation.candidates, start=1)
+    )
