@@ -21,7 +21,7 @@ from headwise.workflows.demo_tasks import TASKS, DemoTask, TaskName
 from headwise.workflows.demo_text import DemoText, get_text
 from headwise.workflows.evaluate import RunScores, evaluate_translator
 from headwise.workflows.new_run import check_run
-from headwise.workflows.report import Sample, write_report
+from headwise.workflows.report import UNSEEN, Sample, write_report
 from headwise.workflows.train import train
 
 DATA = "demo-data"
@@ -141,8 +141,13 @@ def evaluate_demo(training: DemoTraining, *, on_progress: Progress = lambda *_: 
             scores=scores,
             samples=samples[:SAMPLES],
             sentences=[*training.text.task.examples, *_short(samples)],
+            about_samples=" ".join((UNSEEN, _sentence(training.text.task.credit))).strip(),
         ),
     )
+
+
+def _sentence(credit: str) -> str:
+    return f"{credit}." if credit else ""
 
 
 def _short(samples: list[Sample]) -> list[str]:
