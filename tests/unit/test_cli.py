@@ -46,6 +46,7 @@ VERBS = [
     "prepare",
     "report",
     "score",
+    "serve",
     "train",
     "translate",
 ]

@@ -22,6 +22,7 @@ from headwise.cli.plot import plot
 from headwise.cli.prepare import prepare
 from headwise.cli.report import report
 from headwise.cli.score import score
+from headwise.cli.serve import serve
 from headwise.cli.train import average, train
 from headwise.cli.translate import translate
 from headwise.errors import HeadwiseError
@@ -51,6 +52,7 @@ Examples:
                                     BLEU and chrF of translations in a file
   headwise export runs/ende --to ctranslate2
                                     the model for a faster engine
+  headwise serve runs/ende          a translation API and a web page
 
 --traceback after any command shows where in the code an error came from.
 """
@@ -84,6 +86,7 @@ app.add_command(plot)
 app.add_command(prepare)
 app.add_command(report)
 app.add_command(score)
+app.add_command(serve)
 app.add_command(train)
 app.add_command(translate)
 

@@ -7,6 +7,6 @@ each, R rows of the model's state (B, or B*W), V vocabulary, T tokens so far, C 
 
 from headwise.decoding.beam import Hypothesis, beam_search
 from headwise.decoding.sampling import sample
-from headwise.decoding.settings import SearchSettings
+from headwise.decoding.settings import SearchSettings, Watcher
 
-__all__ = ["Hypothesis", "SearchSettings", "beam_search", "sample"]
+__all__ = ["Hypothesis", "SearchSettings", "Watcher", "beam_search", "sample"]

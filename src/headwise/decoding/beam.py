@@ -11,7 +11,7 @@ from torch import Tensor
 
 from headwise.config import Vocab
 from headwise.decoding.best import log_normalisers, top_sums
-from headwise.decoding.settings import S, SearchSettings, Step
+from headwise.decoding.settings import S, SearchSettings, Step, Watcher
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,14 @@ def beam_search(
     limits: Tensor,  # [B]
     settings: SearchSettings,
     prefixes: Tensor | None = None,  # [B, P]
+    watcher: Watcher[list[Hypothesis]] | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the `nbest` best outputs of each sentence, best first.
 
     `state` is the model's, before its first step, with one row for each sentence. `limits` are the
     most tokens of each output, its end not counted; an output that reaches its limit is ended
-    there. Sentences that are done leave the batch.
+    there. Sentences that are done leave the batch; so do those that a `watcher` gives up, with
+    what has been found for them.
 
     Paper: §6.1.
     """
@@ -72,9 +74,14 @@ def beam_search(
         logits, state = step(ids, state)
         beams, parents = advance(beams, logits, settings)
         done = is_done(beams, settings)
+        if watcher is not None and (unwanted := watcher.unwanted()):
+            done = done | torch.isin(beams.sentences, beams.sentences.new_tensor(list(unwanted)))
         if bool(done.any()):
             for row in torch.nonzero(done).flatten().tolist():
-                results[int(beams.sentences[row])] = finished(beams, row, settings)
+                sentence = int(beams.sentences[row])
+                results[sentence] = finished(beams, row, settings)
+                if watcher is not None:
+                    watcher.done(sentence, results[sentence])
             going_on = torch.nonzero(~done).flatten()
             beams, parents = beams.select(going_on), parents[going_on]
         if parents.shape[0]:

@@ -1,6 +1,6 @@
 """What a search is told, and what it asks of a model."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal, Protocol, Self, TypeVar
 
@@ -17,6 +17,19 @@ class DecodingState(Protocol):
 
 S = TypeVar("S", bound=DecodingState)
 Step = Callable[[Tensor, S], tuple[Tensor, S]]
+R = TypeVar("R", contravariant=True)
+
+
+class Watcher(Protocol[R]):
+    """Who looks on while sentences, known by their numbers, are searched."""
+
+    def unwanted(self) -> Collection[int]:
+        """Return which sentences to give up; asked before each step, so it had better be quick."""
+        ...
+
+    def done(self, sentence: int, results: R) -> None:
+        """Take the results of a sentence as soon as it is done; others may take longer."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,15 +1,27 @@
 """Long text in parts that a model can take: sentences and, where those are too long, pieces."""
 
+import re
+
 from sentencex import segment  # type: ignore[import-untyped]
 
 from headwise.data import Subwords
 
+_ODD_SPACE = re.compile(r"[^\S ]")
+
 
 def split_sentences(text: str, language: str) -> list[str]:
-    """Cut a paragraph into sentences; put together they are the paragraph again."""
-    # Told no language, it goes by the rules that most languages share.
-    parts: list[str] = list(segment(language or "en", text))
-    assert "".join(parts) == text, "the splitter must lose nothing"
+    """Cut text into lines and those into sentences; put together they are the text again."""
+    parts = []
+    for line in text.splitlines(keepends=True):
+        # The splitter panics at some spaces of several bytes (a capital, U+0085, a full stop); so
+        # it is shown plain ones, as many as there are, and told no language it goes by the rules
+        # that most languages share.
+        shown: list[str] = list(segment(language or "en", _ODD_SPACE.sub(" ", line)))
+        start = 0
+        for part in shown:
+            parts.append(line[start : start + len(part)])
+            start += len(part)
+        assert start == len(line), "the splitter must lose nothing"
     return parts
 
 

@@ -21,7 +21,7 @@ _making = Lock()
 def side_by_side(jobs: Sequence[Callable[[], T]]) -> list[T]:
     """Do all jobs, as many at a time as torch may use threads; return their results in order.
 
-    The first error of a job is raised once those under way are over; others are not begun.
+    When one fails, its error is raised, and what is not begun by then never is.
     """
     threads = torch.get_num_threads()
     if threads == 1:

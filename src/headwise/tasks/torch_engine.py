@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from headwise.config import Vocab
-from headwise.decoding import Hypothesis, SearchSettings, beam_search, sample
+from headwise.decoding import Hypothesis, SearchSettings, Watcher, beam_search, sample
 from headwise.model import Trace, Transformer
 from headwise.tasks.side_by_side import side_by_side
 
@@ -48,17 +48,26 @@ class TorchEngine:
         settings: SearchSettings,
         max_extra_tokens: int,
         prefixes: list[list[int]] | None = None,
+        watcher: Watcher[list[Hypothesis]] | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each source, best first.
 
         Sources are ids without the end of the sentence, as outputs are; an output has at most
-        `max_extra_tokens` more than its source, and begins with its prefix, if it has one.
+        `max_extra_tokens` more than its source, and begins with its prefix, if it has one. What a
+        `watcher` gives up ends with the next step; it may be asked and told by several threads.
         """
 
         def search(numbers: list[int], src: Tensor) -> list[list[Hypothesis]]:
             limits = self._limits([sources[number] for number in numbers], max_extra_tokens)
             begun = None if prefixes is None else _rows([prefixes[n] for n in numbers], src.device)
-            return beam_search(self.model.step, self.model.start(src), limits, settings, begun)
+            return beam_search(
+                self.model.step,
+                self.model.start(src),
+                limits,
+                settings,
+                begun,
+                None if watcher is None else _BatchWatcher(watcher, numbers),
+            )
 
         return self._in_batches(sources, settings.beam, search)
 
@@ -96,16 +105,20 @@ class TorchEngine:
 
     def log_probs(self, pairs: list[tuple[list[int], list[int]]]) -> list[float]:
         """Return the log-probability of each target given its source, the target's end included."""
+        return [math.fsum(tokens) for tokens in self.token_log_probs(pairs)]
 
-        def score(numbers: list[int], src: Tensor) -> list[float]:
-            tgt_out = _padded([pairs[number][1] for number in numbers], src.device)
+    def token_log_probs(self, pairs: list[tuple[list[int], list[int]]]) -> list[list[float]]:
+        """Return the log-probability of each token of each target, then that of its end."""
+
+        def score(numbers: list[int], src: Tensor) -> list[list[float]]:
+            targets = [pairs[number][1] for number in numbers]
+            tgt_out = _padded(targets, src.device)
             bos = torch.full_like(tgt_out[:, :1], Vocab.bos)
             logits = self.model(src, torch.cat((bos, tgt_out[:, :-1]), 1))
             right = logits.gather(2, tgt_out[:, :, None])[:, :, 0] - logits.logsumexp(2)
-            totals: list[float] = (
-                right.double().masked_fill(tgt_out == Vocab.pad, 0).sum(1).tolist()
-            )
-            return totals
+            return [
+                row[: len(target) + 1] for row, target in zip(right.tolist(), targets, strict=True)
+            ]
 
         return self._in_batches([source for source, _ in pairs], 1, score)
 
@@ -181,6 +194,23 @@ class TorchEngine:
 
     def _device(self) -> torch.device:
         return self.model.output.weight.device
+
+
+@dataclass(frozen=True)
+class _BatchWatcher:
+    """A watcher of all sentences as one of a batch, whose rows have numbers of their own."""
+
+    watcher: Watcher[list[Hypothesis]]
+    numbers: list[int]
+
+    def unwanted(self) -> Collection[int]:
+        unwanted = self.watcher.unwanted()
+        if not unwanted:
+            return ()
+        return [place for place, number in enumerate(self.numbers) if number in unwanted]
+
+    def done(self, sentence: int, results: list[Hypothesis]) -> None:
+        self.watcher.done(self.numbers[sentence], results)
 
 
 def _padded(sequences: list[list[int]], device: torch.device) -> Tensor:

@@ -1,5 +1,6 @@
 """Translation: a trained run as a function from text to text."""
 
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +11,7 @@ import torch
 
 from headwise.config import Config
 from headwise.data import Subwords
-from headwise.decoding import Hypothesis, SearchSettings
+from headwise.decoding import Hypothesis, SearchSettings, Watcher
 from headwise.errors import RequestError
 from headwise.recipes import search_as
 from headwise.runs.directory import RunDirectory
@@ -18,6 +19,11 @@ from headwise.runs.model import TrainedModel, load_model
 from headwise.tasks.sentences import split_sentences, split_to_fit
 from headwise.tasks.torch_engine import SamplingSettings, TorchEngine
 from headwise.tasks.tracing import TracedPair, traceable_ids
+
+_STRONGEST_PENALTY = 50
+"""Of the exponents people use, 1 is large; numbers beyond this one overflow."""
+
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,11 +69,17 @@ class Engine(Protocol):
         settings: SearchSettings,
         max_extra_tokens: int,
         prefixes: list[list[int]] | None = None,
+        watcher: Watcher[list[Hypothesis]] | None = None,
     ) -> list[list[Hypothesis]]:
         """Translate sentences, given as ids without their ends, to at most so many more tokens.
 
-        With `prefixes`, each translation begins with the ids given for it.
+        With `prefixes`, each translation begins with the ids given for it. A `watcher` is told what
+        is found; whether it can give up a sentence is up to the engine.
         """
+        ...
+
+    def token_log_probs(self, pairs: list[tuple[list[int], list[int]]]) -> list[list[float]]:
+        """Return the log-probability of each token of each target, then that of its end."""
         ...
 
 
@@ -148,8 +160,10 @@ class Translator:
         if width < 1 or nbest < 1 or min_length < 0:
             raise RequestError("beam and nbest are at least 1, and min_length is at least 0")
         strength = decode.alpha if alpha is None else alpha
-        if not 0 <= strength < float("inf"):
-            raise RequestError(f"alpha = {strength} must be a number, 0 or more")
+        if not 0 <= strength <= _STRONGEST_PENALTY:
+            raise RequestError(
+                f"alpha = {strength} must be a number from 0 to {_STRONGEST_PENALTY}"
+            )
         width = max(width, nbest)
         return SearchSettings(
             beam=width,
@@ -183,14 +197,71 @@ class Translator:
         begins with the tokens of the text given for it, which may be empty.
         """
         settings = self.settings(beam=beam, alpha=alpha, nbest=nbest, min_length=min_length)
-        jobs = [self._job(text, split) for text in texts]
-        begun = None if prefixes is None else self._begun(jobs, prefixes)
-        if begun is not None and sampling is not None:
+        prepared = self.prepare(texts, split=split)
+        begun = None if prefixes is None else self._begun(prepared, prefixes)
+        if sampling is None:
+            return self.finish(prepared, self.search(prepared.sources, settings, begun))
+        if begun is not None:
             raise RequestError("a beginning can be forced when searching, not when sampling")
-        sentences = [part for job in jobs for part in job.parts]
-        keys = [(first + n, part) for n, job in enumerate(jobs) for part in range(len(job.parts))]
-        translated = iter(self._sentences(sentences, settings, sampling, keys, begun))
-        return [self._result(job, translated) for job in jobs]
+        drawn = self._torch_engine("sampling").sample(
+            prepared.sources,
+            sampling,
+            self.config.decode.max_extra_tokens,
+            [(first + text, part) for text, part in prepared.places],
+            count=settings.nbest,
+            min_length=settings.min_length,
+        )
+        return self.finish(prepared, drawn)
+
+    def prepare(self, texts: Sequence[str], *, split: bool = False) -> "Prepared":
+        """Cut texts into the sentences that are to be searched for: the first part of `translate`.
+
+        With `search` and `finish`, the others, a server searches for sentences of many at once.
+        """
+        jobs = [self._job(text, split) for text in texts]
+        parts = [
+            _Part(text=part, ids=self._source.encode(part.strip()), place=(number, place))
+            for number, job in enumerate(jobs)
+            for place, part in enumerate(job.parts)
+        ]
+        return Prepared(jobs, parts)
+
+    def search(
+        self,
+        sources: list[list[int]],
+        settings: SearchSettings,
+        prefixes: list[list[int]] | None = None,
+        watcher: Watcher[list[Hypothesis]] | None = None,
+    ) -> list[list[Hypothesis]]:
+        """Search for the translations of sentences, given as ids, with the ids they begin with."""
+        extra = self.config.decode.max_extra_tokens
+        return self._engine.translate(sources, settings, extra, prefixes, watcher)
+
+    def finish(
+        self, prepared: "Prepared", found: Sequence[Sequence[Hypothesis]]
+    ) -> list[Translation]:
+        """Make translations of what was found for the sources of prepared texts."""
+        hypotheses = iter(found)
+        translated = iter(
+            [
+                self._translation(part, next(hypotheses) if part.wanted else ())
+                for part in prepared.parts
+            ]
+        )
+        return [self._result(job, translated) for job in prepared.jobs]
+
+    def token_log_probs(self, translations: Sequence[Translation]) -> list[list[float]]:
+        """Return how probable each token of the best candidates was, and their ends, as logarithms.
+
+        Of translations in parts there is none: ask for their parts.
+        """
+        pairs = [
+            (self._source.encode(each.source.strip()), list(each.candidates[0].ids))
+            for each in translations
+            if each.candidates and not each.parts
+        ]
+        found = iter(self._engine.token_log_probs(pairs))
+        return [next(found) if t.candidates and not t.parts else [] for t in translations]
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Return the log-probability of each pair's second text as a translation of its first."""
@@ -265,6 +336,8 @@ class Translator:
     def _job(self, text: str, split: bool) -> "_Job":
         if "\0" in text:
             raise RequestError("a text with a NUL character cannot be translated")
+        if _HALF_PAIR.search(text):
+            raise RequestError("a text with half of a surrogate pair is no Unicode text")
         if not text.strip():
             return _Job(text, [], False)
         # The number of characters first: it bounds the work of encoding what is absurdly long.
@@ -280,12 +353,12 @@ class Translator:
                 return _Job(text, parts, len(parts) > 1)
         return _Job(text, split_to_fit(text, self._source, self.longest_source, language), True)
 
-    def _begun(self, jobs: list["_Job"], prefixes: Sequence[str]) -> list[list[int]]:
-        """Return the ids that the translation of each sentence of the jobs must begin with."""
-        if len(prefixes) != len(jobs):
-            raise RequestError(f"{len(jobs):,} texts but {len(prefixes):,} beginnings")
+    def _begun(self, prepared: "Prepared", prefixes: Sequence[str]) -> list[list[int]]:
+        """Return the ids that the translation of each source of the texts must begin with."""
+        if len(prefixes) != len(prepared.jobs):
+            raise RequestError(f"{len(prepared.jobs):,} texts but {len(prefixes):,} beginnings")
         begun = []
-        for job, prefix in zip(jobs, prefixes, strict=True):
+        for job, prefix in zip(prepared.jobs, prefixes, strict=True):
             ids = self._target.encode(prefix.strip())
             if ids and (job.is_split or not job.parts):
                 raise RequestError(
@@ -295,47 +368,15 @@ class Translator:
                 raise RequestError(
                     f"a beginning of {len(ids):,} tokens is longer than its translation may become"
                 )
-            begun += [ids for _ in job.parts]
-        return begun
+            begun.append(ids)
+        return [begun[text] for text, _ in prepared.places]
 
-    def _sentences(
-        self,
-        sentences: list[str],
-        settings: SearchSettings,
-        sampling: SamplingSettings | None,
-        keys: list[tuple[int, int]],
-        begun: list[list[int]] | None,
-    ) -> list[Translation]:
-        """Translate sentences that are not too long."""
-        bare = [sentence.strip() for sentence in sentences]
-        ids = [self._source.encode(sentence) for sentence in bare]
-        extra = self.config.decode.max_extra_tokens
-        wanted = [number for number, sentence in enumerate(bare) if sentence]
-        sources = [ids[n] for n in wanted]
-        if sampling is None:
-            prefixes = None if begun is None else [begun[n] for n in wanted]
-            found = iter(self._engine.translate(sources, settings, extra, prefixes))
-        else:
-            drawn = self._torch_engine("sampling").sample(
-                sources,
-                sampling,
-                extra,
-                [keys[n] for n in wanted],
-                count=settings.nbest,
-                min_length=settings.min_length,
-            )
-            found = iter(drawn)
-        results = []
-        for sentence, source_ids in zip(sentences, ids, strict=True):
-            candidates = [self._candidate(h) for h in next(found)] if sentence.strip() else []
-            results.append(
-                Translation(
-                    source=sentence,
-                    candidates=tuple(candidates),
-                    source_tokens=tuple(self._source.tokens(source_ids)),
-                )
-            )
-        return results
+    def _translation(self, part: "_Part", hypotheses: Sequence[Hypothesis]) -> Translation:
+        return Translation(
+            source=part.text,
+            candidates=tuple(self._candidate(hypothesis) for hypothesis in hypotheses),
+            source_tokens=tuple(self._source.tokens(part.ids)),
+        )
 
     def _candidate(self, hypothesis: Hypothesis) -> Candidate:
         ids = list(hypothesis.ids)
@@ -382,3 +423,36 @@ class _Job:
     text: str
     parts: list[str]
     is_split: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Part:
+    """A sentence of a text."""
+
+    text: str
+    ids: list[int]
+    place: tuple[int, int]
+    """The number of its text, and its own within that."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is anything to translate: not where there is only white space."""
+        return bool(self.text.strip())
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Texts cut into sentences."""
+
+    jobs: list[_Job]
+    parts: list[_Part]
+
+    @property
+    def sources(self) -> list[list[int]]:
+        """The ids of every sentence that is to be searched for."""
+        return [part.ids for part in self.parts if part.wanted]
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """The number of each such sentence's text, and its own within that."""
+        return [part.place for part in self.parts if part.wanted]

@@ -140,7 +140,11 @@ def evaluate_demo(training: DemoTraining, *, on_progress: Progress = lambda *_: 
             translator,
             scores=scores,
             samples=samples[:SAMPLES],
-            sentences=[*training.text.task.examples, *_short(samples)],
+            sentences=[
+                sentence
+                for sentence in (*training.text.task.examples, *_short(samples))
+                if translator.fits(sentence)
+            ],
             about_samples=" ".join((UNSEEN, _sentence(training.text.task.credit))).strip(),
         ),
     )

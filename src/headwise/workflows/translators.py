@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from headwise.decoding import Hypothesis, SearchSettings
+from headwise.decoding import Hypothesis, SearchSettings, Watcher
 from headwise.errors import CheckpointError, RequestError
 from headwise.interop.ctranslate2_engine import CTranslate2Engine
 from headwise.interop.ctranslate2_export import export_directory
@@ -28,11 +28,15 @@ class _CTranslate2Search:
         settings: SearchSettings,
         max_extra_tokens: int,
         prefixes: list[list[int]] | None = None,
+        watcher: Watcher[list[Hypothesis]] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Search as near to our own way as CTranslate2 can: it knows no other stop than "count"."""
+        """Search as near to our own way as CTranslate2 can: it knows no other stop than "count".
+
+        It cannot give up a sentence either, and a watcher is told of all of them in the end.
+        """
         if prefixes is not None:
             raise RequestError("a forced beginning needs the torch engine")
-        return self._engine.translate(
+        results = self._engine.translate(
             sources,
             beam=settings.beam,
             alpha=settings.alpha,
@@ -41,6 +45,14 @@ class _CTranslate2Search:
             min_length=settings.min_length,
             penalty=settings.penalty,
         )
+        if watcher is not None:
+            for number, hypotheses in enumerate(results):
+                watcher.done(number, hypotheses)
+        return results
+
+    def token_log_probs(self, pairs: list[tuple[list[int], list[int]]]) -> list[list[float]]:
+        """Return the log-probability of each token of each target, then that of its end."""
+        return self._engine.score([source for source, _ in pairs], [target for _, target in pairs])
 
 
 def load_translator(

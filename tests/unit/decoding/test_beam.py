@@ -214,3 +214,32 @@ def test_normalisers_are_torchs_for_any_number_of_rows() -> None:
     logits = torch.randn(45, 8191, generator=torch.Generator().manual_seed(1))
     logits[3, 5:] = -math.inf
     torch.testing.assert_close(log_normalisers(logits), logits.logsumexp(1))
+
+
+class Impatient:
+    """A watcher that gives up one sentence once another is done."""
+
+    def __init__(self) -> None:
+        self.told: list[int] = []
+
+    def unwanted(self) -> list[int]:
+        return [0] if 1 in self.told else []
+
+    def done(self, sentence: int, results: list[Hypothesis]) -> None:
+        self.told.append(sentence)
+
+
+def test_a_sentence_that_nobody_wants_any_more_ends_with_the_next_step() -> None:
+    endless = {(A,) * n: {A: 0.9, EOS: 0.1} for n in range(100)}
+    short = {(): {B: 1.0}, (B,): {EOS: 1.0}}
+    table, watcher = Table(6, [endless, short]), Impatient()
+    found = beam_search(
+        table.step,
+        table.start(),
+        torch.tensor([99, 99]),
+        SearchSettings(beam=1, stop="count"),
+        watcher=watcher,
+    )
+    assert watcher.told == [1, 0], "each is told of as soon as it is done"
+    assert table.steps == 3
+    assert found[1][0].ids == (B,)

@@ -10,7 +10,7 @@ import torch
 from headwise import Translator
 from headwise.config import Vocab
 from headwise.data import Subwords
-from headwise.decoding import SearchSettings
+from headwise.decoding import Hypothesis, SearchSettings
 from headwise.errors import CheckpointError, ConfigError, RequestError
 from headwise.model import Transformer
 from headwise.runs.directory import RunDirectory
@@ -334,3 +334,56 @@ def test_sentences_are_the_paragraph_again() -> None:
     assert "".join(parts) == paragraph
     assert parts[0].startswith("Dr. Smith paid")
     assert len(parts) >= 3
+
+
+def test_lines_are_sentences_of_their_own() -> None:
+    assert split_sentences("a b\nc d\r\n\ne", "en") == ["a b\n", "c d\r\n", "\n", "e"]
+
+
+@pytest.mark.parametrize("space", ["\x85", "\u2028", "\xa0", "\u3000", "\x1c"])
+def test_odd_spaces_do_not_upset_the_splitter(space: str) -> None:
+    text = f"Plan B{space}. And B{space}{space}. Then."
+    assert "".join(split_sentences(text, "en")) == text
+
+
+class Collector:
+    """A watcher that gives up some sentences from the start."""
+
+    def __init__(self, unwanted: set[int]) -> None:
+        self._unwanted = unwanted
+        self.found: dict[int, list[Hypothesis]] = {}
+
+    def unwanted(self) -> set[int]:
+        return self._unwanted
+
+    def done(self, sentence: int, results: list[Hypothesis]) -> None:
+        self.found[sentence] = results
+
+
+def test_a_watcher_is_told_of_every_sentence_by_its_own_number() -> None:
+    engine, inputs = TorchEngine(lively_model(), batch_size=7), sources(20)
+    settings, watcher = SearchSettings(nbest=2), Collector(set())
+    expected = engine.translate(inputs, settings, 10)
+    assert engine.translate(inputs, settings, 10, watcher=watcher) == expected
+    assert [watcher.found[number] for number in range(20)] == expected
+    picky = Collector({3, 11})
+    kept = engine.translate(inputs, settings, 10, watcher=picky)
+    given_up = [n for n in range(20) if [h.ids for h in kept[n]] != [h.ids for h in expected[n]]]
+    assert given_up == [3, 11]
+
+
+def test_the_parts_of_translate_make_the_whole(translator: Translator) -> None:
+    texts = ["ban dora. Kuti bun!", "", " \n", "kan\nbara"]
+    prepared = translator.prepare(texts, split=True)
+    found = translator.search(prepared.sources, translator.settings(nbest=2))
+    assert translator.finish(prepared, found) == translator.translate(texts, nbest=2, split=True)
+
+
+def test_the_tokens_probabilities_multiply_to_the_whole(translator: Translator) -> None:
+    translations = translator.translate(["ban dora kuti", "", "Kan dora. Bara kuti."], split=True)
+    assert translations[2].parts
+    first, nothing, in_parts = translator.token_log_probs(translations)
+    assert (nothing, in_parts) == ([], [])
+    best = translations[0].candidates[0]
+    assert len(first) == len(best.tokens) + 1
+    assert sum(first) == pytest.approx(best.log_prob, abs=1e-4)

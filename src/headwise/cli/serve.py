@@ -1,0 +1,128 @@
+"""`headwise serve`: models behind HTTP, and a page."""
+
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from headwise.cli.text_options import FILE
+from headwise.serving.limits import Limits
+
+if TYPE_CHECKING:
+    from headwise.workflows.translators import EngineName, Quantization
+
+EPILOG = """\b
+Examples:
+  headwise serve runs/ende                       a page and an API on this machine alone
+  headwise serve runs/ende runs/deen --port 80 --host 0.0.0.0 --keys keys.txt
+  headwise serve --keys keys.txt --new-key alice make a key, and print it
+  headwise serve runs/ende --engine ctranslate2 --quantization int8
+
+\b
+  curl http://127.0.0.1:8000/translate -d q='A man .' -d source=en -d target=de
+
+The page is at /, the API's description at /docs. Ctrl-C or SIGTERM lets requests finish first.
+"""
+
+
+@click.command(epilog=EPILOG)
+@click.argument("runs", metavar="RUN...", nargs=-1, type=FILE)
+@click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0: all networks.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=8000,
+    show_default=True,
+    help="0: any that is free.",
+)
+@click.option("--keys", "key_file", type=FILE, help="Ask for an API key of this file.")
+@click.option("--new-key", metavar="NAME", help="Add a key for somebody to the file; print it.")
+@click.option(
+    "--cors", "origins", metavar="ORIGIN", multiple=True, help="Let pages from there use the API."
+)
+@click.option(
+    "--max-characters",
+    type=click.IntRange(min=1),
+    default=Limits.characters,
+    show_default=True,
+    help="Of one request.",
+)
+@click.option(
+    "--max-queue",
+    type=click.IntRange(min=1),
+    default=Limits.queue,
+    show_default=True,
+    help="Sentences that may wait for a model.",
+)
+@click.option(
+    "--deadline",
+    type=click.FloatRange(min=0, min_open=True),
+    default=Limits.deadline,
+    show_default=True,
+    help="Seconds after which a request is given up.",
+)
+@click.option("--checkpoint", help="averaged, best, last or a step; by default in that order.")
+@click.option(
+    "--engine",
+    type=click.Choice(["torch", "ctranslate2"]),
+    default="torch",
+    show_default=True,
+    help="What computes; `headwise export` makes what ctranslate2 needs.",
+)
+@click.option(
+    "--quantization",
+    type=click.Choice(["int8", "int16", "float32"]),
+    help="Which export; the smallest there is.",
+)
+@click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
+def serve(
+    runs: tuple[Path, ...],
+    host: str,
+    port: int,
+    key_file: Path | None,
+    new_key: str | None,
+    origins: tuple[str, ...],
+    max_characters: int,
+    max_queue: int,
+    deadline: float,
+    checkpoint: str | None,
+    engine: "EngineName",
+    quantization: "Quantization | None",
+    device: str,
+) -> None:
+    """Serve trained runs: a translation API and a web page."""
+    from headwise.errors import ConfigError
+
+    missing = [name for name in ("fastapi", "uvicorn", "prometheus_client") if not find_spec(name)]
+    if missing:
+        raise ConfigError(
+            f"serving needs {', '.join(missing)}: install with pip install 'headwise[serve]'"
+        )
+    from headwise.serving.keys import Keys, add_key
+
+    if new_key is not None:
+        if key_file is None:
+            raise click.UsageError("--new-key needs the file to add it to: --keys FILE")
+        click.echo(add_key(key_file, new_key))
+        return
+    if not runs:
+        raise click.UsageError("Missing argument 'RUN...'")
+    keys = None if key_file is None else Keys.read(key_file)
+
+    from headwise.serving.server import listen, make_server
+    from headwise.serving.server import serve as run_server
+    from headwise.workflows.serve import load_served
+
+    limits = Limits(characters=max_characters, queue=max_queue, deadline=deadline)
+    with listen(host, port) as listener:
+        models = load_served(
+            runs, engine=engine, quantization=quantization, checkpoint=checkpoint, device=device
+        )
+        for model in models:
+            languages = f"{model.source} to {model.target}"
+            if not model.has_languages:
+                languages = "by name only: its config has no data.source_language, target_language"
+            click.echo(f"{model.name}: {languages}, using {model.translator.name}", err=True)
+        server = make_server(models, limits=limits, keys=keys, origins=origins)
+        run_server(server, listener, lambda address: click.echo(f"serving at {address}"))

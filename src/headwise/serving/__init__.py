@@ -1,0 +1,1 @@
+"""Trained models behind HTTP: an API, a page, and limits on both."""

@@ -1,0 +1,140 @@
+"""The API's own routes: everything that a Translator gives."""
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from headwise.serving.errors import ERRORS, problem
+from headwise.serving.limits import RefusedError
+from headwise.serving.messages import (
+    AttentionAnswer,
+    AttentionRequest,
+    ModelAnswer,
+    ModelsAnswer,
+    Status,
+    TextAnswer,
+    TranslateAnswer,
+    TranslateRequest,
+)
+from headwise.serving.service import Service
+
+_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+
+
+def routes(service: Service) -> APIRouter:
+    """Make the routes that translate."""
+    router = APIRouter(prefix="/v1", tags=["Translation"])
+
+    @router.get("/models", summary="The models that are served", responses=ERRORS)
+    async def models() -> ModelsAnswer:
+        return ModelsAnswer(
+            models=[
+                ModelAnswer(
+                    name=model.name,
+                    source=model.source,
+                    target=model.target,
+                    attention=model.translator.can_align,
+                    card=model.card,
+                )
+                for model in service.models.all
+            ],
+            max_characters=service.limits.characters,
+            max_candidates=service.limits.candidates,
+        )
+
+    @router.post(
+        "/translate",
+        summary="Translate, with candidates, scores, tokens and alignment",
+        response_model_exclude_none=True,
+        responses=ERRORS,
+    )
+    async def translate(request: Request, asked: TranslateRequest) -> TranslateAnswer:
+        return await service.for_client(request, _translate(service, asked, request))
+
+    @router.post(
+        "/attention",
+        summary="Every attention weight of a text's sentences and their translations",
+        response_model=AttentionAnswer,
+        responses=ERRORS,
+    )
+    async def attention(request: Request, asked: AttentionRequest) -> Response:
+        return await service.for_client(request, _attention(service, asked, request))
+
+    return router
+
+
+def status_routes(service: Service) -> APIRouter:
+    """Make the routes for those who look after the server."""
+    router = APIRouter(tags=["Status"])
+
+    @router.get("/healthz", summary="Whether the server is alive", responses=ERRORS)
+    async def health() -> Status:
+        return Status(status="alive")
+
+    @router.get(
+        "/readyz", summary="Whether requests are taken", response_model=Status, responses=ERRORS
+    )
+    async def ready() -> Response:
+        if service.is_ready:
+            return JSONResponse({"status": "ready"})
+        return problem(503, "not ready: starting, stopping, or without one of its models")
+
+    @router.get(
+        "/metrics",
+        summary="Figures for Prometheus",
+        response_class=PlainTextResponse,
+        responses=ERRORS,
+    )
+    async def metrics() -> Response:
+        return PlainTextResponse(service.metrics.render(), media_type=_PROMETHEUS)
+
+    return router
+
+
+async def _attention(service: Service, asked: AttentionRequest, request: Request) -> Response:
+    model = service.models.find(asked.model, asked.source, asked.target)
+    request.state.facts.update(model=model.name, characters=len(asked.q))
+    if not model.translator.can_align:
+        raise RefusedError(400, "attention needs the torch engine, and this model has another")
+    (translation,) = await service.translate(model, [asked.q])
+    records, left_out = await service.attention(model, translation)
+    # Made by us, and large: checking every number once more would take longer than all the rest.
+    return JSONResponse(
+        {
+            "model": model.name,
+            "records": [record.to_dict() for record in records],
+            "left_out": left_out,
+        }
+    )
+
+
+async def _translate(
+    service: Service, asked: TranslateRequest, request: Request
+) -> TranslateAnswer:
+    model = service.models.find(asked.model, asked.source, asked.target)
+    texts = asked.q if isinstance(asked.q, list) else [asked.q]
+    request.state.facts.update(model=model.name, characters=sum(map(len, texts)))
+    if asked.alignment and not model.translator.can_align:
+        raise RefusedError(400, "alignment needs the torch engine, and this model has another")
+    translations = await service.translate(
+        model,
+        texts,
+        beam=asked.beam,
+        alpha=asked.alpha,
+        nbest=asked.nbest,
+        min_length=asked.min_length,
+        split=asked.split,
+    )
+    answers = [TextAnswer.of(translation) for translation in translations]
+    if asked.alignment:
+        links = await service.alignments(model, translations)
+        for answer, alignment in zip(answers, links, strict=True):
+            answer.alignment = alignment
+    if asked.token_scores:
+        # A text in parts has no tokens of its own.
+        whole = [each.parts or (each,) for each in translations]
+        sentences = [sentence for parts in whole for sentence in parts]
+        shown = [part for answer in answers for part in answer.parts or [answer]]
+        found = await service.token_log_probs(model, sentences)
+        for part, log_probs in zip(shown, found, strict=True):
+            part.token_log_probs = log_probs
+    return TranslateAnswer(model=model.name, translations=answers)

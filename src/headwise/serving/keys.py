@@ -1,0 +1,165 @@
+"""API keys: a file of hashes, and a guard that lets nobody pass without one.
+
+A key is 32 random bytes, so that there is no dictionary to try against its SHA-256; a slow hash
+would only slow the server down. The file has a line for each: the hash and the name of its holder.
+"""
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Callable, Collection, Mapping
+from http.cookies import CookieError, SimpleCookie
+from pathlib import Path
+from urllib.parse import parse_qs
+
+from starlette.datastructures import Headers
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from headwise.errors import ConfigError
+from headwise.files import replace_file
+
+COOKIE = "headwise_key"
+OPEN = ("/healthz", "/readyz")
+"""What is answered without a key."""
+
+Refuse = Callable[[Scope, bool], Response]
+"""Answers whoever has no key, or a wrong one (True)."""
+
+_LINE = re.compile(r"([0-9a-f]{64}) (\S+)")
+_NAME = re.compile(r"[\w.@-]{1,64}")
+
+
+class Keys:
+    """The keys that are accepted, by their hashes."""
+
+    def __init__(self, names: Mapping[str, str]) -> None:
+        """Take the name of each key's holder by the key's hash."""
+        self._names = dict(names)
+
+    @classmethod
+    def read(cls, path: Path) -> "Keys":
+        """Read a file of keys."""
+        try:
+            lines = path.read_text("utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{path}: cannot read the keys: {error}") from error
+        names = {}
+        for number, line in enumerate(lines, start=1):
+            if not line.strip() or line.startswith("#"):
+                continue
+            match = _LINE.fullmatch(line.strip())
+            if match is None:
+                raise ConfigError(
+                    f"{path}:{number}: not a hash and a name: "
+                    "`headwise serve --keys FILE --new-key NAME` adds such lines"
+                )
+            names[match[1]] = match[2]
+        if not names:
+            raise ConfigError(
+                f"{path}: has no keys: add one with `headwise serve --keys {path} --new-key NAME`"
+            )
+        return cls(names)
+
+    def holder(self, key: str) -> str | None:
+        """Return whose key this is; None if it is nobody's. Takes as long whosever it is."""
+        digest = _digest(key)
+        found = None
+        for known, name in self._names.items():
+            if hmac.compare_digest(known, digest):
+                found = name
+        return found
+
+
+def add_key(path: Path, name: str) -> str:
+    """Make a key for somebody, add it to a file of keys, and return it: it is not kept."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"{name!r} is no name for a key: use letters, digits, '.', '-' and '_'")
+    if path.exists():
+        Keys.read(path)
+        before = path.read_text("utf-8").rstrip("\n") + "\n"
+    else:
+        before = "# SHA-256 of each key, and whose it is. Remove a line to revoke a key.\n"
+    key = f"hw_{secrets.token_urlsafe(32)}"
+    replace_file(path, f"{before}{_digest(key)} {name}\n".encode())
+    path.chmod(0o600)
+    return key
+
+
+def _digest(key: str) -> str:
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+class KeyGuard:
+    """Let nobody pass without a key, but to ask how the server is.
+
+    A key stands in the header `Authorization: Bearer`, or in the page's cookie. On the paths that
+    are `left_open`, somebody else asks for it.
+    """
+
+    def __init__(
+        self, app: ASGIApp, keys: Keys, *, left_open: Collection[str], refuse: Refuse
+    ) -> None:
+        self._app, self._keys, self._refuse = app, keys, refuse
+        self._left_open = left_open
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in OPEN:
+            await self._app(scope, receive, send)
+            return
+        key = _key_of(Headers(scope=scope))
+        holder = None if key is None else self._keys.holder(key)
+        if holder is not None:
+            scope["state"]["facts"]["key"] = holder
+        elif key is not None or scope["path"] not in self._left_open:
+            await self._refuse(scope, key is not None)(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+
+class BodyKeyGuard:
+    """Ask for the key on paths where it may stand in the request: LibreTranslate's."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        keys: Keys,
+        *,
+        paths: Collection[str],
+        key_in: Callable[[str, bytes], object],
+        refuse: Refuse,
+    ) -> None:
+        """Find the key in a body of some content type with `key_in`."""
+        self._app, self._keys, self._refuse = app, keys, refuse
+        self._paths, self._key_in = paths, key_in
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        facts = scope.get("state", {}).get("facts", {})
+        if scope["type"] == "http" and scope["path"] in self._paths and "key" not in facts:
+            key = self._key(scope)
+            holder = None if key is None else self._keys.holder(key)
+            if holder is None:
+                await self._refuse(scope, key is not None)(scope, receive, send)
+                return
+            facts["key"] = holder
+        await self._app(scope, receive, send)
+
+    def _key(self, scope: Scope) -> str | None:
+        query = parse_qs(scope["query_string"].decode("latin-1"))
+        key: object = query.get("api_key", [""])[0]
+        if not key:
+            kind = Headers(scope=scope).get("content-type", "")
+            key = self._key_in(kind, scope["state"]["body"])
+        return key if isinstance(key, str) and key else None
+
+
+def _key_of(headers: Headers) -> str | None:
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer" and key.strip():
+        return key.strip()
+    try:
+        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return None
+    return cookie.value if cookie and cookie.value else None

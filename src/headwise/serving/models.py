@@ -1,0 +1,104 @@
+"""The models that are served, found by name or by languages."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from headwise.errors import ConfigError
+from headwise.serving.limits import RefusedError
+from headwise.tasks.translation import Translator
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServedModel:
+    """A model and what it is called."""
+
+    name: str
+    translator: Translator
+    card: dict[str, Any] = field(default_factory=dict)
+    """What people may want to know of it, as JSON."""
+
+    @property
+    def source(self) -> str:
+        """The code of the language it translates from; empty where the run does not say."""
+        return self.translator.config.data.source_language
+
+    @property
+    def target(self) -> str:
+        """The code of the language it translates to."""
+        return self.translator.config.data.target_language
+
+    @property
+    def has_languages(self) -> bool:
+        """Whether it can be found by its languages."""
+        return bool(self.source and self.target)
+
+
+class Models:
+    """All models that are served."""
+
+    def __init__(self, models: Sequence[ServedModel]) -> None:
+        assert models, "a server has something to serve"
+        self.all = tuple(models)
+        self._by_name: dict[str, ServedModel] = {}
+        self._by_pair: dict[tuple[str, str], ServedModel] = {}
+        for model in models:
+            if model.name in self._by_name:
+                raise ConfigError(
+                    f"two runs are called {model.name!r}: rename the directory of one of them"
+                )
+            self._by_name[model.name] = model
+            if model.has_languages:
+                self._by_pair.setdefault((model.source, model.target), model)
+
+    def named(self, name: str) -> ServedModel:
+        """Find a model by its name."""
+        if name not in self._by_name:
+            known = ", ".join(self._by_name)
+            raise RefusedError(404, f"there is no model of that name: the models are {known}")
+        return self._by_name[name]
+
+    def between(self, source: str, target: str) -> ServedModel:
+        """Find the model between two languages; of several, the one that was named first.
+
+        From "auto" it is the only one that there is into the target: nothing is detected.
+        """
+        if source == "auto":
+            into = [model for pair, model in self._by_pair.items() if pair[1] == target]
+            if len(into) == 1:
+                return into[0]
+            if into:
+                raise RefusedError(
+                    400,
+                    "languages are not detected, and more than one is translated into that "
+                    "target: name the source",
+                )
+        found = self._by_pair.get((source, target))
+        if found is None:
+            pairs = ", ".join(f"{source} to {target}" for source, target in self._by_pair)
+            raise RefusedError(
+                400,
+                "no model translates between these languages: "
+                + (f"there is {pairs}" if pairs else "models are known by their names only"),
+            )
+        return found
+
+    def find(self, name: str | None, source: str | None, target: str | None) -> ServedModel:
+        """Find the model that a request means: by name, by languages, or the first of all."""
+        if name is not None:
+            model = self.named(name)
+            if (source or model.source, target or model.target) != (model.source, model.target):
+                raise RefusedError(400, "this model does not translate between these languages")
+            return model
+        if source is None and target is None:
+            return self.all[0]
+        if target is None:
+            raise RefusedError(400, "a source language needs a target language: name it as target")
+        return self.between(source or "auto", target)
+
+    def languages(self) -> dict[str, list[str]]:
+        """Return the languages that are translated from, with those each is translated to."""
+        targets: dict[str, list[str]] = {}
+        for source, target in self._by_pair:
+            targets.setdefault(source, []).append(target)
+        return targets

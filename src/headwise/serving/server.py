@@ -1,0 +1,125 @@
+"""A socket, uvicorn, and an end in good order."""
+
+import asyncio
+import contextlib
+import resource
+import socket
+from collections.abc import Callable, Sequence
+from types import FrameType
+
+import uvicorn
+
+from headwise.errors import ConfigError
+from headwise.serving import logs
+from headwise.serving.app import make_app
+from headwise.serving.keys import Keys
+from headwise.serving.limits import Limits
+from headwise.serving.logs import log
+from headwise.serving.metrics import Metrics
+from headwise.serving.models import Models, ServedModel
+from headwise.serving.protocol import GuardedProtocol
+from headwise.serving.service import Service
+
+_SPARE_FILES = 100
+"""Open files that are not connections: libraries, weights, logs."""
+
+
+class Server(uvicorn.Server):
+    """uvicorn's server, which is not ready from the moment that it is told to stop."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+        self.on_started: Callable[[], None] = lambda: None
+        """Is called once requests are answered."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.on_started()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        self._service.stop_accepting()
+        super().handle_exit(sig, frame)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._service.stop_accepting()
+        log("stopping")
+        loop = asyncio.get_running_loop()
+        loop.call_later(self._service.limits.stop_seconds, self._service.give_up)
+        await super().shutdown(sockets)
+
+
+def make_server(
+    models: Sequence[ServedModel],
+    *,
+    limits: Limits | None = None,
+    keys: Keys | None = None,
+    origins: Sequence[str] = (),
+) -> Server:
+    """Make a server that is told its sockets when it is run."""
+    service = Service(Models(models), limits or Limits(), Metrics())
+
+    class Protocol(GuardedProtocol):
+        read_seconds = service.limits.read_seconds
+        most_connections = _raise_file_limit() - _SPARE_FILES
+
+    config = uvicorn.Config(
+        make_app(service, keys, origins),
+        http=Protocol,
+        ws="none",
+        loop="asyncio",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        backlog=2048,
+        # Longer than proxies keep a connection, or one would be closed just as they use it.
+        timeout_keep_alive=65,
+        # After its requests were given up, which takes a moment.
+        timeout_graceful_shutdown=int(service.limits.stop_seconds) + 2,
+        h11_max_incomplete_event_size=32 * 1024,
+    )
+    return Server(config, service)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Open the socket that requests come to; port 0 is any that is free."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        with contextlib.ExitStack() as stack:
+            stack.callback(listener.close)
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            stack.pop_all()
+    except OSError as error:
+        raise ConfigError(f"cannot listen on {host}, port {port}: {error.strerror}") from error
+    return listener
+
+
+def serve(server: Server, listener: socket.socket, on_ready: Callable[[str], None]) -> None:
+    """Serve until told to stop; `on_ready` is told the address as soon as it answers."""
+    logs.configure()
+    host, port = listener.getsockname()[:2]
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+    def on_started() -> None:
+        log("listening", url=address)
+        on_ready(address)
+
+    server.on_started = on_started
+    server.run(sockets=[listener])
+
+
+def _raise_file_limit() -> int:
+    """Let this process have as many files open as it may; return how many."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # More connections than this would rather be an attack than a need.
+    most = 16_384 if hard == resource.RLIM_INFINITY else min(hard, 16_384)
+    if soft == resource.RLIM_INFINITY or soft >= most:
+        return most
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    return most

@@ -1,0 +1,161 @@
+"""Texts in, translations out: what the API's routes share."""
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+from starlette.requests import Request
+
+from headwise.inspect.attention import AttentionRecord, attention_record
+from headwise.serving.batching import Batcher
+from headwise.serving.limits import Limits, RefusedError, too_long
+from headwise.serving.metrics import Metrics
+from headwise.serving.models import Models, ServedModel
+from headwise.tasks.translation import Translation
+
+T = TypeVar("T")
+
+
+class Service:
+    """Every model with its queue, and whether requests are taken."""
+
+    def __init__(self, models: Models, limits: Limits, metrics: Metrics) -> None:
+        self.models, self.limits, self.metrics = models, limits, metrics
+        self._batchers = {
+            model.name: Batcher(model.name, model.translator, limits, metrics)
+            for model in models.all
+        }
+        self._accepting = False
+        self._given_up = asyncio.Event()
+        metrics.ready.set_function(lambda: float(self.is_ready))
+
+    def start(self) -> None:
+        """Take requests from now on; to be called in the event loop that will bring them."""
+        for batcher in self._batchers.values():
+            batcher.start()
+        self._accepting = True
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether requests are taken, and every model is there to answer them."""
+        return self._accepting and all(each.is_alive for each in self._batchers.values())
+
+    def stop_accepting(self) -> None:
+        """Take no more requests; those that are here may finish. Safe in a signal handler."""
+        self._accepting = False
+
+    def give_up(self) -> None:
+        """End the requests that are still here."""
+        self._given_up.set()
+
+    def close(self) -> None:
+        """End the models' threads; one that is in the middle of a batch gets a second for it."""
+        for batcher in self._batchers.values():
+            batcher.close()
+        for batcher in self._batchers.values():
+            batcher.join(1.0)
+
+    async def translate(
+        self,
+        model: ServedModel,
+        texts: Sequence[str],
+        *,
+        beam: int | None = None,
+        alpha: float | None = None,
+        nbest: int = 1,
+        min_length: int = 0,
+        split: bool = True,
+    ) -> list[Translation]:
+        """Translate texts as the Translator does, their sentences together with other callers'."""
+        self._check_size(texts)
+        translator, batcher = model.translator, self._batchers[model.name]
+        settings = translator.settings(beam=beam, alpha=alpha, nbest=nbest, min_length=min_length)
+        if settings.beam > self.limits.candidates:
+            raise RefusedError(400, f"beam and nbest may be {self.limits.candidates} at most")
+        batcher.check_room()
+        prepared = translator.prepare(texts, split=split)
+        ticket = batcher.submit(prepared.sources, settings)
+        try:
+            found = await ticket.future
+        finally:
+            batcher.drop(ticket)
+        return translator.finish(prepared, found)
+
+    async def alignments(
+        self, model: ServedModel, translations: Sequence[Translation]
+    ) -> list[list[tuple[int, int]]]:
+        """Return the alignment of each translation."""
+        align = model.translator.alignment
+        return [
+            await self._batchers[model.name].call(partial(align, each)) for each in translations
+        ]
+
+    async def token_log_probs(
+        self, model: ServedModel, translations: Sequence[Translation]
+    ) -> list[list[float]]:
+        """Return how probable each token of the best candidates was."""
+        found: list[list[float]] = await self._batchers[model.name].call(
+            lambda: model.translator.token_log_probs(translations)
+        )
+        return found
+
+    async def attention(
+        self, model: ServedModel, translation: Translation
+    ) -> tuple[list[AttentionRecord], int]:
+        """Return the attention of a text's sentences, and how many of them were too many."""
+        parts = [part for part in translation.parts or (translation,) if part.source.strip()]
+        sizes = model.translator.config.model
+        left = self.limits.attention_weights
+        records: list[AttentionRecord] = []
+        for part in parts:
+            s = len(part.source_tokens) + 1
+            t = len(part.candidates[0].tokens) + 1 if part.candidates else 1
+            left -= sizes.num_layers * sizes.num_heads * (s * s + t * t + t * s)
+            if left < 0:
+                break
+            trace = partial(attention_record, model.translator, part.source, part.text or None)
+            records.append(await self._batchers[model.name].call(trace))
+        if parts and not records:
+            raise RefusedError(413, "the first sentence is too long for its attention to be shown")
+        return records, len(parts) - len(records)
+
+    async def for_client(self, request: Request, work: Coroutine[Any, Any, T]) -> T:
+        """Wait for work as long as the client does and the deadline and the server allow."""
+        task = asyncio.ensure_future(work)
+        leaving = asyncio.ensure_future(_disconnected(request))
+        stopping = asyncio.ensure_future(self._given_up.wait())
+        others = {leaving, stopping}
+        try:
+            done, _ = await asyncio.wait(
+                {task, *others},
+                timeout=self.limits.deadline,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if task in done:
+                return task.result()
+        finally:
+            for each in (task, *others):
+                each.cancel()
+        if leaving in done:
+            raise RefusedError(499, "the client has left")
+        if stopping in done:
+            raise RefusedError(503, "the server is stopping: try again in a moment", retry_after=5)
+        raise RefusedError(
+            504,
+            f"this took longer than {self.limits.deadline:g} seconds: send less at a time, "
+            "or try again in a moment",
+        )
+
+    def _check_size(self, texts: Sequence[str]) -> None:
+        if len(texts) > self.limits.texts:
+            raise too_long("texts", len(texts), self.limits.texts)
+        characters = sum(map(len, texts))
+        if characters > self.limits.characters:
+            raise too_long("characters", characters, self.limits.characters)
+
+
+async def _disconnected(request: Request) -> None:
+    """Return once the client has left."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass

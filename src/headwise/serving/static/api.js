@@ -1,0 +1,53 @@
+/* Talking to the server: an answer, or a problem in words that says what can be done about it. */
+
+export class Problem extends Error {
+  /* `retry`: whether asking again may help; `wait`: after how many seconds. */
+  constructor(message, { retry = false, wait = null, key = false } = {}) {
+    super(message);
+    Object.assign(this, { retry, wait, key });
+  }
+}
+
+export async function ask(path, body, signal) {
+  let answer;
+  try {
+    answer = await fetch(path, {
+      method: body === undefined ? "GET" : "POST",
+      headers: body === undefined ? {} : { "Content-Type": "application/json" },
+      body: body === undefined ? undefined : JSON.stringify(body),
+      signal,
+    });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem("The server cannot be reached. Is it running, and are you online?", { retry: true, wait: 5 });
+  }
+  let content = null;
+  try {
+    content = await answer.json();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+  }
+  if (answer.ok && content !== null) return content;
+  throw problemOf(answer, content);
+}
+
+function problemOf(answer, content) {
+  const says = content && typeof content.error === "string" ? content.error : "no reason was given";
+  const wait = Number(answer.headers.get("Retry-After")) || null;
+  switch (answer.status) {
+    case 401:
+    case 403:
+      return new Problem("The server asks for an API key, or does not know yours any more.", { key: true });
+    case 413:
+      return new Problem(`That is too much at once: ${says}.`);
+    case 429:
+      return new Problem("Many people are translating just now.", { retry: true, wait: wait || 2 });
+    case 503:
+      return new Problem("The server is stopping, starting or very busy.", { retry: true, wait: wait || 5 });
+    case 504:
+      return new Problem("The translation took too long. A shorter text may do.", { retry: true });
+    default:
+      if (answer.status >= 500) return new Problem("Something went wrong in the server.", { retry: true });
+      return new Problem(`This cannot be translated: ${says}.`);
+  }
+}

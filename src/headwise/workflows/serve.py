@@ -1,0 +1,83 @@
+"""Runs as models that are served, each with a card that says what it is."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from headwise.config import Vocab
+from headwise.errors import CheckpointError
+from headwise.paper import compare_with_paper
+from headwise.runs.directory import RunDirectory
+from headwise.runs.metrics import read_metrics
+from headwise.serving.models import ServedModel
+from headwise.tasks.translation import Translator
+from headwise.workflows.translators import EngineName, Quantization, load_translator
+
+
+def load_served(
+    runs: Sequence[Path],
+    *,
+    engine: EngineName = "torch",
+    quantization: Quantization | None = None,
+    checkpoint: str | None = None,
+    device: str = "cpu",
+) -> list[ServedModel]:
+    """Load runs to be served, each under the name of its directory."""
+    models = []
+    for run in runs:
+        translator = load_translator(
+            run, engine=engine, quantization=quantization, checkpoint=checkpoint, device=device
+        )
+        name = run.resolve().name
+        card = model_card(RunDirectory(run), translator, engine)
+        models.append(ServedModel(name=name, translator=translator, card=card))
+    return models
+
+
+def model_card(run: RunDirectory, translator: Translator, engine: EngineName) -> dict[str, Any]:
+    """Say what a model is: its recipe, its size, how it was trained and scored, its departures."""
+    config = translator.config
+    source, target = run.subwords()
+    vocab = Vocab(source_size=len(source), target_size=len(target))
+    experiment, departures = compare_with_paper(config)
+    model = config.model
+    return {
+        "engine": engine,
+        "weights": Path(translator.name).name,
+        "parameters": model.count_parameters(vocab),
+        "vocabulary": len(target),
+        "recipe": {
+            "layers": model.num_layers,
+            "heads": model.num_heads,
+            "d_model": model.d_model,
+            "d_ff": model.d_ff,
+            "norm_order": model.norm_order,
+            "positions": model.positions,
+            "beam": config.decode.beam,
+            "alpha": config.decode.alpha,
+        },
+        "longest_source": translator.longest_source,
+        "training": _training(run),
+        "nearest_experiment": experiment.title,
+        "departures": [str(departure) for departure in departures],
+    }
+
+
+def _training(run: RunDirectory) -> dict[str, Any]:
+    """Return how far training came and how it scored, where the run says so."""
+    try:
+        lines = read_metrics(run.metrics_file)
+    except CheckpointError:
+        return {}  # A run that was only given its weights has no diary.
+    found: dict[str, Any] = {}
+    for line in lines:
+        found["steps"] = line["step"]
+        if isinstance(line.get("minutes"), int | float):
+            found["minutes"] = round(line["minutes"], 1)
+        if line["kind"] == "valid":
+            for key in ("perplexity", "bleu"):
+                value = line.get(key)
+                if isinstance(value, int | float) and math.isfinite(value):
+                    found[key] = value
+    return found

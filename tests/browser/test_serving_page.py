@@ -1,0 +1,230 @@
+"""The page in a real browser: translate, look closer, and what it says when things go wrong."""
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, expect
+
+from headwise.serving.keys import Keys, add_key
+from headwise.serving.models import ServedModel
+from headwise.workflows.serve import load_served
+from tests.servers import Running, in_languages, running, served
+from tests.watching import watched
+
+
+@pytest.fixture(scope="module")
+def server(trained_run: Path) -> Iterator[Running]:
+    (first,) = load_served([trained_run])
+    model = ServedModel(
+        name="first", translator=in_languages(first.translator, "en", "de"), card=first.card
+    )
+    with running([model, served(trained_run, name="second")]) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def window(browser: Browser) -> Iterator[Page]:
+    context = browser.new_context()
+    yield context.new_page()
+    context.close()
+
+
+@pytest.fixture
+def page(window: Page, server: Running) -> Iterator[Page]:
+    """The page, with nothing but the server to talk to and nothing wrong in it."""
+    window.set_viewport_size({"width": 1200, "height": 900})
+    window.goto(f"{server.url}/")
+    with watched(window, server.url):
+        yield window
+    window.unroute_all()
+
+
+def test_translate_as_you_type(page: Page, server: Running) -> None:
+    expected = server.translate("ban dora kuti", model="first")[0]["text"]
+    expect(page.locator("#source-name")).to_have_text("English")
+    expect(page.locator("#target-name")).to_have_text("German")
+    page.locator("#source").press_sequentially("ban dora kuti", delay=5)
+    expect(page.locator("#output")).to_have_text(expected)
+    expect(page.locator("#status")).to_contain_text("seconds")
+    expect(page.locator("#count")).to_contain_text("13 of 10,000 characters")
+    page.locator("#clear").click()
+    expect(page.locator("#output")).to_have_text("")
+    expect(page.locator("#insight")).to_be_hidden()
+    assert page.evaluate("document.activeElement.id") == "source"
+
+
+def test_the_newest_text_wins(page: Page) -> None:
+    """An answer that comes late does not replace that of a later text."""
+
+    def answer(route: Route) -> None:
+        if route.request.post_data_json["q"] == "ban":
+            page.wait_for_timeout(600)
+        route.continue_()
+
+    page.route("**/v1/translate", answer)
+    page.fill("#source", "ban")
+    page.wait_for_timeout(350)
+    page.fill("#source", "ban dora kuti kun")
+    page.wait_for_timeout(900)
+    page.wait_for_function("!document.querySelector('#output').classList.contains('old')")
+    tokens = page.locator("#tokens .token").count()
+    assert tokens >= 2
+    assert page.input_value("#source") == "ban dora kuti kun"
+
+
+def test_alternatives_and_confidence(page: Page, server: Running) -> None:
+    (answer,) = server.translate("ban dora kuti", nbest=4, model="first")
+    page.fill("#source", "ban dora kuti")
+    expect(page.locator("#alternatives li")).to_have_count(4)
+    texts = page.locator("#alternatives .text").all_inner_texts()
+    assert texts == [candidate["text"] or "(nothing)" for candidate in answer["candidates"]]
+    tokens = page.locator("#tokens .token")
+    expect(tokens).to_have_count(len(answer["candidates"][0]["tokens"]))
+    # From the keyboard: one stop, then arrows.
+    page.locator("#tokens .token[tabindex='0']").focus()
+    page.keyboard.press("End")
+    last = tokens.last
+    expect(last).to_be_focused()
+    expect(page.locator("#token-says")).to_contain_text("%")
+    assert last.get_attribute("aria-label").endswith("%")  # type: ignore[union-attr]
+    page.fill("#source", "Ban dora.\nKuti bun.")
+    expect(page.locator("#alternatives .of")).to_have_count(2)
+
+
+def test_attention_is_live_on_the_readers_own_sentence(page: Page) -> None:
+    page.fill("#source", "ban dora kuti")
+    expect(page.locator("#explorer .hw-words")).to_be_visible()
+    heads = page.locator("#explorer .hw-heads input")
+    assert heads.count() == 3, "two heads and their mean"
+    heads.nth(2).check(force=True)
+    page.locator("#explorer .hw-kinds input").nth(1).check(force=True)
+    says = page.locator("#explorer .hw-says").inner_text()
+    page.locator("#explorer .hw-rows input").nth(1).focus()
+    page.keyboard.press("ArrowDown")
+    page.wait_for_function(
+        "before => document.querySelector('#explorer .hw-says').textContent !== before", arg=says
+    )
+    page.fill("#source", "kun bara")
+    expect(page.locator("#explorer")).to_contain_text("bara")
+    kinds = page.locator("#explorer .hw-kinds input")
+    assert kinds.nth(1).is_checked(), "what was chosen stays"
+
+
+def test_the_card_and_the_choice_of_models(page: Page) -> None:
+    card = page.locator("#card")
+    expect(card).to_contain_text("Parameters")
+    expect(card).to_contain_text("departures from the paper")
+    page.locator("#departures-box summary").click()
+    expect(page.locator("#departures")).to_contain_text("model.d_model = 32, where §3.1 has 512")
+    page.select_option("#model", label="second")
+    expect(page.locator("#source-name")).to_have_text("xx")
+    page.fill("#source", "ban")
+    expect(page.locator("#alternatives li").first).to_be_visible()
+
+
+WRONG = [
+    (429, {"Retry-After": "1"}, "Many people are translating"),
+    (503, {"Retry-After": "1"}, "The server is stopping"),
+    (504, {}, "took too long"),
+    (500, {}, "Something went wrong in the server"),
+    (400, {}, "This cannot be translated: <b>why</b>."),
+    (413, {}, "That is too much at once"),
+    (401, {}, "The server asks for an API key"),
+]
+
+
+def test_what_goes_wrong_is_told_and_passes(page: Page) -> None:
+    for number, (status, headers, words) in enumerate(WRONG):
+        problem = {"status": status, "headers": headers, "json": {"error": "<b>why</b>"}}
+        page.unroute_all()
+        page.route(
+            "**/v1/translate",
+            lambda route, _, problem=problem: route.fulfill(**problem),
+            times=1,
+        )
+        page.fill("#source", "ban dora" + " kun" * number)
+        expect(page.locator("#problem")).to_contain_text(words)
+        if status >= 500 and not headers:
+            page.locator("#again").click()
+        elif not headers:
+            page.fill("#source", "ban" + " kun" * number)
+        # Else it comes again by itself.
+        expect(page.locator("#problem")).to_be_hidden()
+        expect(page.locator("#output")).not_to_be_empty()
+
+
+def test_offline_and_too_long(page: Page) -> None:
+    page.route("**/v1/translate", lambda route: route.abort())
+    page.fill("#source", "ban dora")
+    expect(page.locator("#problem")).to_contain_text("The server cannot be reached")
+    page.unroute("**/v1/translate")
+    page.locator("#again").click()
+    expect(page.locator("#problem")).to_be_hidden()
+    page.fill("#source", "ban " * 2501)
+    expect(page.locator("#problem")).to_contain_text("at most 10,000 characters")
+    expect(page.locator("#count")).to_have_class(re.compile("bad"))
+
+
+def test_the_page_asks_for_a_key(browser: Browser, trained_run: Path, tmp_path: Path) -> None:
+    key = add_key(tmp_path / "keys", "teacher")
+    context = browser.new_context()
+    with running([served(trained_run)], keys=Keys.read(tmp_path / "keys")) as server:
+        page = context.new_page()
+        page.goto(f"{server.url}/")
+        page.get_by_label("API key").fill("wrong")
+        page.get_by_role("button", name="Continue").click()
+        expect(page.get_by_role("alert")).to_have_text("This key is not known here.")
+        page.get_by_label("API key").fill(key)
+        page.get_by_role("button", name="Continue").click()
+        page.fill("#source", "ban dora")
+        expect(page.locator("#alternatives li").first).to_be_visible()
+        context.clear_cookies()
+        page.fill("#source", "ban dora kuti")
+        expect(page.locator("#problem")).to_contain_text("Give a key")
+        context.close()
+
+
+def test_the_description_of_the_api_needs_nothing_from_elsewhere(
+    page: Page, server: Running
+) -> None:
+    page.goto(f"{server.url}/docs")
+    translate = page.locator(".operation", has_text="/v1/translate")
+    translate.get_by_label("Body: TranslateRequest").fill('{"q": "ban dora"}')
+    translate.get_by_role("button", name="Try it").click()
+    expect(translate.locator("pre")).to_contain_text('"model": "first"')
+    assert page.locator(".operation").count() >= 7
+    expect(page.locator("#schemas")).to_contain_text("LibreRequest")
+
+
+def test_nothing_runs_over_the_edge(page: Page) -> None:
+    page.fill("#source", "ban dora kuti " + "x" * 200)
+    expect(page.locator("#explorer .hw-words")).to_be_visible()
+    for scheme, colour in (("light", "rgb(246, 248, 250)"), ("dark", "rgb(18, 22, 28)")):
+        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == colour
+        for width in (320, 390, 768, 1200, 2560):
+            page.set_viewport_size({"width": width, "height": 800})
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.emulate_media(color_scheme="light")
+
+
+def test_everything_has_a_name_and_a_place_for_the_keyboard(page: Page) -> None:
+    page.fill("#source", "ban dora kuti")
+    expect(page.locator("#explorer .hw-words")).to_be_visible()
+    nameless = page.evaluate(
+        """() => [...document.querySelectorAll("button, input, select, textarea, a, [role]")]
+          .filter(e => e.checkVisibility())
+          .filter(e => !(e.labels && e.labels.length) && !e.textContent.trim()
+            && !e.getAttribute("aria-label") && !e.getAttribute("aria-labelledby"))
+          .filter(e => !["status", "alert", "presentation"].includes(e.getAttribute("role")))
+          .map(e => e.outerHTML.slice(0, 80))"""
+    )
+    assert nameless == []
+    levels = page.evaluate(
+        "() => [...document.querySelectorAll('h1, h2, h3')].map(e => Number(e.tagName[1]))"
+    )
+    assert levels[0] == 1
+    assert all(b - a <= 1 for a, b in pairwise(levels))

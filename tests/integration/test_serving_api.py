@@ -1,0 +1,287 @@
+"""The API over real connections: what it answers, and what it says to what is wrong."""
+
+import json
+import random
+import shutil
+import threading
+import urllib.error
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from libretranslatepy import LibreTranslateAPI
+
+from headwise.interop.ctranslate2_export import export
+from headwise.runs.directory import RunDirectory
+from headwise.serving.keys import Keys, add_key
+from headwise.serving.limits import Limits
+from headwise.serving.models import ServedModel
+from headwise.tasks.translation import Translator
+from headwise.workflows.serve import load_served
+from tests.servers import Running, in_languages, running, served
+from tests.small_runs import WORDS
+
+
+@pytest.fixture(scope="module")
+def translator(trained_run: Path) -> Translator:
+    return Translator.load(trained_run)
+
+
+@pytest.fixture(scope="module")
+def server(translator: Translator) -> Iterator[Running]:
+    def model(name: str, source: str, target: str) -> ServedModel:
+        return ServedModel(name=name, translator=in_languages(translator, source, target))
+
+    models = [model("first", "xx", "yy"), model("second", "zz", "yy"), model("third", "", "")]
+    with running(models) as server:
+        yield server
+
+
+def sentences(count: int, seed: int = 1) -> list[str]:
+    generator = random.Random(seed)
+    return [" ".join(generator.choices(WORDS, k=generator.randint(2, 9))) for _ in range(count)]
+
+
+def test_many_callers_get_what_the_command_line_gives(
+    server: Running, translator: Translator
+) -> None:
+    texts = sentences(60)
+    expected = [each.text for each in translator.translate(texts, split=True)]
+    found: dict[int, str] = {}
+
+    def ask(number: int) -> None:
+        found[number] = server.translate(texts[number])[0]["text"]
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(60)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    differing = [n for n in range(60) if found[n] != expected[n]]
+    # Where two candidates are as good as equal, neighbours may decide.
+    assert len(differing) <= 1
+    _, metrics, _ = server.ask("GET", "/metrics")
+    assert b'headwise_batch_sentences_bucket{le="+Inf",model="first"}' in metrics
+
+
+def test_everything_that_the_translator_gives(server: Running, translator: Translator) -> None:
+    text = "Ban dora kuti. Bara kun.\nKan"
+    (answer,) = server.translate(text, nbest=3, beam=5, alpha=1, alignment=True, token_scores=True)
+    (expected,) = translator.translate([text], nbest=3, beam=5, alpha=1, split=True)
+    assert answer["text"] == expected.text
+    assert answer["source_tokens"] == list(expected.source_tokens)
+    assert answer["alignment"] == [list(link) for link in translator.alignment(expected)]
+    assert len(answer["parts"]) == len(expected.parts) == 3
+    for part, theirs in zip(answer["parts"], expected.parts, strict=True):
+        assert [c["text"] for c in part["candidates"]] == [c.text for c in theirs.candidates]
+        best = part["candidates"][0]
+        assert best["score"] == pytest.approx(theirs.score, abs=1e-5)
+        assert len(part["token_log_probs"]) == len(best["tokens"]) + 1
+        assert sum(part["token_log_probs"]) == pytest.approx(best["log_prob"], abs=1e-4)
+    (whole,), (cut,) = server.translate("kan\nban", split=False), server.translate("kan\nban")
+    assert whole["text"] == translator.translate(["kan\nban"])[0].text
+    assert (len(whole["parts"]), len(cut["parts"])) == (0, 2)
+    assert [each["text"] for each in server.translate([])] == []
+    assert [each["text"] for each in server.translate(["", " \n"])] == ["", ""]
+
+
+def test_models_go_by_name_and_by_languages(server: Running) -> None:
+    status, answer, _ = server.ask("GET", "/v1/models")
+    assert status == 200
+    assert [model["name"] for model in answer["models"]] == ["first", "second", "third"]
+    for fields, name in (
+        ({}, "first"),
+        ({"model": "third"}, "third"),
+        ({"source": "zz", "target": "yy"}, "second"),
+        ({"model": "second", "target": "yy"}, "second"),
+    ):
+        _, answer, _ = server.ask("POST", "/v1/translate", {"q": "ban", **fields})
+        assert answer["model"] == name
+    status, answer, _ = server.ask("GET", "/languages")
+    assert answer == [
+        {"code": "xx", "name": "xx", "targets": ["yy"]},
+        {"code": "zz", "name": "zz", "targets": ["yy"]},
+    ]
+
+
+def test_libretranslate_in_all_its_ways(server: Running, translator: Translator) -> None:
+    best = [c.text for c in translator.translate(["ban dora"], nbest=3)[0].candidates]
+    fields = {"q": "ban dora", "source": "xx", "target": "yy"}
+    boundary = "".join(
+        f'--b\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in fields.items()
+    )
+    form = "application/x-www-form-urlencoded"
+    for kind, body in (
+        ("application/json", json.dumps(fields)),
+        (form, "q=ban+dora&source=xx&target=yy"),
+        ("multipart/form-data; boundary=b", boundary + "--b--\r\n"),
+    ):
+        status, answer, _ = server.ask("POST", "/translate", body.encode(), {"Content-Type": kind})
+        assert (status, answer) == (200, {"translatedText": best[0]})
+    _, answer, _ = server.ask("POST", "/translate", {**fields, "alternatives": 2, "format": "text"})
+    assert answer == {"translatedText": best[0], "alternatives": best[1:]}
+    _, answer, _ = server.ask("POST", "/translate", {**fields, "q": ["ban dora", ""]})
+    assert answer == {"translatedText": [best[0], ""]}
+    for source in ("xx", "auto"):
+        fields["source"] = source
+        status, answer, _ = server.ask("POST", "/translate", fields)
+        assert status == (200 if source == "xx" else 400)
+    assert answer["error"].startswith("languages are not detected")
+
+
+def test_auto_is_the_only_language_that_there_is(trained_run: Path) -> None:
+    with running([served(trained_run)]) as server:
+        fields = {"q": "ban dora", "source": "auto", "target": "yy"}
+        status, answer, _ = server.ask("POST", "/translate", fields)
+        assert (status, answer["detectedLanguage"]) == (200, {"confidence": 0, "language": "xx"})
+
+
+def test_the_client_of_libretranslate_translates(
+    server: Running, translator: Translator, trained_run: Path, tmp_path: Path
+) -> None:
+    expected = translator.translate(["ban dora. Kuti & bun!"], split=True)[0].text
+    client = LibreTranslateAPI(server.url)
+    assert client.translate("ban dora. Kuti & bun!", "xx", "yy") == expected
+    assert client.languages()[0]["code"] == "xx"
+    key = add_key(tmp_path / "keys", "somebody")
+    with running([served(trained_run)], keys=Keys.read(tmp_path / "keys")) as guarded:
+        client = LibreTranslateAPI(guarded.url, key)
+        assert client.translate("ban dora. Kuti & bun!", "xx", "yy") == expected
+        assert client.languages()[0]["code"] == "xx"
+        for wrong, status in (("x", 403), (None, 401)):
+            with pytest.raises(urllib.error.HTTPError, match=str(status)) as caught:
+                LibreTranslateAPI(guarded.url, wrong).translate("ban", "xx", "yy")
+            caught.value.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "words"),
+    [
+        ("/v1/translate", b"{", 400, "the body is not a JSON object"),
+        ("/v1/translate", b"[" * 100_000, 400, "the body cannot be read"),
+        ("/v1/translate", b"\xff\xfe", 400, "the body "),
+        ("/v1/translate", {}, 400, "q: field required"),
+        ("/v1/translate", {"q": 5}, 400, "q.str: input should be a valid string"),
+        ("/v1/translate", {"q": ["a", None]}, 400, "q."),
+        ("/v1/translate", {"q": "a", "beam": 0}, 400, "beam: "),
+        ("/v1/translate", {"q": "a", "beam": 10**30}, 400, "beam and nbest may be 16 at most"),
+        ("/v1/translate", {"q": "a", "nbest": 17}, 400, "beam and nbest may be 16 at most"),
+        ("/v1/translate", {"q": "a", "alpha": -1}, 400, "alpha: "),
+        ("/v1/translate", {"q": "a", "alpha": 1e300}, 400, "alpha = 1e+300 must be a number from"),
+        ("/v1/translate", b'{"q": "a", "alpha": NaN}', 400, "alpha: "),
+        ("/v1/translate", {"q": "a", "nonsense": 1}, 400, "nonsense: extra inputs"),
+        ("/v1/translate", {"q": "a", "\ud800": 1}, 400, "the body: input should be"),
+        ("/v1/translate", {"q": "a\0b"}, 400, "a text with a NUL character"),
+        ("/v1/translate", {"q": "a\ud800"}, 400, "a text with half of a surrogate pair"),
+        ("/v1/translate", {"q": "😀" * 20_001}, 413, "20,001 characters are too many"),
+        ("/v1/translate", {"q": ["a"] * 501}, 413, "501 texts are too many"),
+        ("/v1/translate", {"q": "a", "model": "../first"}, 404, "there is no model of that name"),
+        ("/v1/translate", {"q": "a", "model": "/etc/passwd\0"}, 404, "there is no model of that"),
+        ("/v1/translate", {"q": "a", "source": "en", "target": "\ud800"}, 400, "no model"),
+        ("/v1/translate", {"q": "a", "source": "xx"}, 400, "a source language needs a target"),
+        ("/v1/translate", {"q": "a", "model": "first", "target": "qq"}, 400, "this model does not"),
+        ("/translate", b"{", 400, "the body is not JSON"),
+        ("/translate", b"[1]", 400, "the body must be an object"),
+        ("/translate", b"\xff", 400, "the body is not UTF-8 text"),
+        ("/translate", {"q": "a"}, 400, "source: field required"),
+        ("/translate", {"q": {}, "source": "xx", "target": "yy"}, 400, "q."),
+        ("/translate", {"q": "a", "source": "en", "target": "de"}, 400, "no model translates"),
+        ("/translate", {"q": "<b>", "source": "xx", "target": "yy", "format": "html"}, 400, "only"),
+        ("/v1/nonsense", {}, 404, "there is nothing here"),
+        ("/static/../app.py", b"", 404, "there is nothing here"),
+    ],
+)
+def test_what_is_wrong_is_told_in_a_sentence(
+    server: Running, path: str, body: object, status: int, words: str
+) -> None:
+    found, answer, _ = server.ask("POST", path, body, {"Content-Type": "application/json"})
+    assert found == status
+    assert list(answer) == ["error"]
+    assert answer["error"].startswith(words)
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/static/..%2fapp.py", "/static/%2e%2e/app.py", "/static/x", "/%ff", "/translate/%00", "//"],
+)
+def test_no_path_leads_out(server: Running, path: str) -> None:
+    status, answer, _ = server.ask("GET", path)
+    assert status == 404
+    assert "error" in answer
+
+
+def test_a_megabyte_of_emoji_is_too_long(server: Running) -> None:
+    body = json.dumps({"q": "😀" * 240_000}, ensure_ascii=False).encode()
+    assert len(body) > 950_000
+    status, answer, _ = server.ask(
+        "POST", "/v1/translate", body, {"Content-Type": "application/json"}
+    )
+    assert (status, answer["error"][:18]) == (413, "240,000 characters")
+
+
+def test_other_methods_and_health(server: Running) -> None:
+    assert server.ask("GET", "/v1/translate")[0] == 405
+    assert server.ask("GET", "/healthz")[:2] == (200, {"status": "alive"})
+    assert server.ask("GET", "/readyz")[:2] == (200, {"status": "ready"})
+
+
+def test_browsers_are_told_to_be_careful_and_no_other_page_is_let_in(
+    server: Running, trained_run: Path
+) -> None:
+    ours = {"Origin": "https://mine.example"}
+    for path in ("/", "/healthz", "/nothing"):
+        headers = server.ask("GET", path, headers=ours)[2]
+        assert "access-control-allow-origin" not in headers
+        policy = headers["content-security-policy"]
+        assert "script-src 'self';" in policy
+        assert "unsafe" not in policy
+        assert headers["x-content-type-options"] == "nosniff"
+    with running([served(trained_run)], origins=("https://mine.example",)) as open_server:
+        headers = open_server.ask("GET", "/healthz", headers=ours)[2]
+        assert headers["access-control-allow-origin"] == "https://mine.example"
+        headers = open_server.ask("GET", "/healthz", headers={"Origin": "https://other.example"})[2]
+        assert "access-control-allow-origin" not in headers
+
+
+def test_ctranslate2_serves_all_but_attention(trained_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / "exported"
+    shutil.copytree(trained_run, run)
+    export(RunDirectory(run), None, "int8")
+    (model,) = load_served([run], engine="ctranslate2", quantization="int8")
+    with running([model]) as server:
+        _, answer, _ = server.ask("GET", "/v1/models")
+        assert (answer["models"][0]["name"], answer["models"][0]["attention"]) == (
+            "exported",
+            False,
+        )
+        texts = sentences(20)
+        expected = [each.text for each in model.translator.translate(texts)]
+        found = server.translate(texts, token_scores=True)
+        assert [each["text"] for each in found] == expected
+        for each in found:
+            best = each["candidates"][0]
+            assert sum(each["token_log_probs"]) == pytest.approx(best["log_prob"], abs=1e-3)
+        for path, fields in (("/v1/attention", {}), ("/v1/translate", {"alignment": True})):
+            status, answer, _ = server.ask("POST", path, {"q": "ban", **fields})
+            assert (status, "needs the torch engine" in answer["error"]) == (400, True)
+
+
+def test_attention_of_every_sentence_that_fits(
+    server: Running, translator: Translator, trained_run: Path
+) -> None:
+    text = "Ban dora kuti. Bara kun."
+    status, answer, _ = server.ask("POST", "/v1/attention", {"q": text})
+    assert (status, answer["left_out"]) == (200, 0)
+    assert [record["source"] for record in answer["records"]] == ["Ban dora kuti.", "Bara kun."]
+    (record, _) = answer["records"]
+    assert record["target"] == translator.translate(["Ban dora kuti."])[0].text
+    rows = record["cross"][0][0]
+    assert (len(rows), len(rows[0])) == (len(record["output_tokens"]), len(record["source_tokens"]))
+    assert sum(rows[0]) == pytest.approx(1, abs=0.01)
+    assert server.ask("POST", "/v1/attention", {"q": " "})[1]["records"] == []
+    with running([served(trained_run)], limits=Limits(attention_weights=60)) as small:
+        _, answer, _ = small.ask("POST", "/v1/attention", {"q": "kan\n" + "ban dora kuti " * 3})
+        assert (len(answer["records"]), answer["left_out"] >= 1) == (1, True)
+        status, answer, _ = small.ask("POST", "/v1/attention", {"q": "ban dora kuti bun kan"})
+        assert (status, answer["error"][:18]) == (413, "the first sentence")

@@ -1,0 +1,142 @@
+"""Who may ask what: every route wants a key, but for those that tell the server's health."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from fastapi.routing import APIRoute
+
+from headwise.errors import ConfigError
+from headwise.serving.app import make_routes
+from headwise.serving.keys import Keys, add_key
+from headwise.serving.limits import Limits
+from headwise.serving.metrics import Metrics
+from headwise.serving.models import Models
+from headwise.serving.service import Service
+from tests.conftest import Headwise
+from tests.servers import Running, running, served
+
+
+@dataclass
+class Guarded:
+    server: Running
+    key: str
+    routes: list[tuple[str, str]]
+
+
+@pytest.fixture(scope="module")
+def guarded(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    file = tmp_path_factory.mktemp("keys") / "keys.txt"
+    key = add_key(file, "alice")
+    add_key(file, "bob")
+    model, keys = served(trained_run), Keys.read(file)
+    app = make_routes(Service(Models([model]), Limits(), Metrics()), keys)
+    routes = [(method, path) for path, methods in table(app.routes) for method in sorted(methods)]
+    with running([model], keys=keys) as server:
+        yield Guarded(server, key, routes)
+
+
+def table(routes: list[object]) -> Iterator[tuple[str, set[str]]]:
+    """Yield every path of an app with its methods, those of included routers too."""
+    for route in routes:
+        if isinstance(route, APIRoute):
+            yield route.path, set(route.methods)
+        else:
+            inner = getattr(route, "original_router", None)
+            assert inner is not None, f"a route of another kind: {route}"
+            yield from table(inner.routes)
+
+
+def test_every_route_but_health_wants_a_key(guarded: Guarded) -> None:
+    paths = {path for _, path in guarded.routes}
+    assert paths >= {"/", "/docs", "/openapi.json", "/metrics", "/translate", "/v1/attention"}
+    for method, path in guarded.routes:
+        concrete = re.sub(r"\{\w+\}", "page.js", path)
+        for accept in ("text/html", "application/json"):
+            for wrong, status in ((None, 401), ("Bearer hw_wrong", 403)):
+                headers = {"Accept": accept}
+                if wrong:
+                    headers["Authorization"] = wrong
+                found, answer, _ = guarded.server.ask(method, concrete, b"", headers)
+                if path in ("/healthz", "/readyz"):
+                    assert found == 200
+                else:
+                    assert found in (status, 401), (method, path, found)
+                    assert b"alice" not in str(answer).encode()
+        headers = {"Authorization": f"Bearer {guarded.key}"}
+        found, _, _ = guarded.server.ask(method, concrete, b"", headers)
+        # Some of them want more than a key.
+        assert found not in (401, 403) or path == "/session", (method, path)
+
+
+def test_what_does_not_exist_is_not_told_to_strangers(guarded: Guarded) -> None:
+    for path in ("/nothing", "/healthz/", "/healthz/../metrics", "/static/x", "//healthz"):
+        assert guarded.server.ask("GET", path)[0] == 401
+    assert guarded.server.ask("DELETE", "/v1/translate")[0] == 401
+
+
+def test_libretranslates_ways_to_give_a_key(guarded: Guarded) -> None:
+    fields = {"q": "ban", "source": "xx", "target": "yy"}
+    ask, key = guarded.server.ask, guarded.key
+    assert ask("POST", "/translate", {**fields, "api_key": key})[0] == 200
+    assert ask("POST", "/translate", {**fields, "api_key": "wrong"})[0] == 403
+    assert ask("POST", "/translate", {**fields, "api_key": 5})[0] == 401
+    assert ask("POST", "/translate", fields)[0] == 401
+    assert ask("GET", f"/languages?api_key={key}")[0] == 200
+    assert ask("GET", "/languages?api_key=")[0] == 401
+    assert ask("POST", "/v1/translate", {"q": "ban", "api_key": key})[0] == 401
+
+
+def test_a_person_gives_the_key_once(guarded: Guarded) -> None:
+    ask = guarded.server.ask
+    status, page, headers = ask("GET", "/", headers={"Accept": "text/html"})
+    assert status == 401
+    assert b'<form method="post" action="/session"' in page
+    assert "script-src" not in headers["content-security-policy"], "there is none"
+    form = {"Content-Type": "application/x-www-form-urlencoded"}
+    status, page, headers = ask("POST", "/session", b"api_key=wrong", form)
+    assert status == 403
+    assert b"This key is not known here." in page
+    assert "set-cookie" not in headers
+    status, _, headers = ask("POST", "/session", f"api_key={guarded.key}".encode(), form)
+    assert (status, headers["location"]) == (303, "/")
+    cookie = headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    name_and_key = cookie.partition(";")[0]
+    assert ask("GET", "/v1/models", headers={"Cookie": name_and_key})[0] == 200
+    assert ask("GET", "/v1/models", headers={"Cookie": f"{name_and_key}x"})[0] == 403
+    assert ask("GET", "/v1/models", headers={"Cookie": 'a="; b'})[0] == 401
+
+
+def test_keys_are_kept_as_hashes(headwise: Headwise, tmp_path: Path) -> None:
+    file = tmp_path / "keys"
+    code, first, _ = headwise("serve", "--keys", str(file), "--new-key", "alice")
+    assert code == 0
+    code, second, _ = headwise("serve", "--keys", str(file), "--new-key", "bob")
+    assert code == 0
+    content = file.read_text()
+    assert first.strip() not in content
+    assert file.stat().st_mode & 0o777 == 0o600
+    keys = Keys.read(file)
+    assert keys.holder(first.strip()) == "alice"
+    assert keys.holder(second.strip()) == "bob"
+    assert keys.holder("\ud800") is None
+    code, _, errors = headwise("serve", "--new-key", "bob")
+    assert (code, "--keys FILE" in errors) == (2, True)
+    code, _, errors = headwise("serve", "--keys", str(file), "--new-key", "no\nname")
+    assert (code, "is no name for a key" in errors) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("content", "complaint"),
+    [("nonsense\n", "keys:1: not a hash and a name"), ("# none\n", "has no keys")],
+)
+def test_a_file_that_holds_no_keys_is_refused(tmp_path: Path, content: str, complaint: str) -> None:
+    (tmp_path / "keys").write_text(content)
+    with pytest.raises(ConfigError, match=complaint):
+        Keys.read(tmp_path / "keys")
+    with pytest.raises(ConfigError, match="cannot read the keys"):
+        Keys.read(tmp_path / "nothing")

@@ -1,0 +1,68 @@
+"""The API against its own description: whatever that allows, and much that it does not."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
+from schemathesis.generation import GenerationMode
+
+from tests.servers import Running, running, served
+
+CHECKS = [
+    schemathesis.checks.not_a_server_error,
+    schemathesis.checks.status_code_conformance,
+    schemathesis.checks.content_type_conformance,
+    schemathesis.checks.response_schema_conformance,
+]
+
+
+@pytest.fixture(scope="module")
+def server(trained_run: Path) -> Iterator[Running]:
+    with running([served(trained_run)]) as server:
+        yield server
+
+
+def ask_everything(server: Running, examples: int) -> list[str]:
+    """Ask for every operation of the description, rightly and wrongly; return what was asked."""
+    schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
+    asked = []
+    for found in schema.get_all_operations():
+        operation = found.ok()
+        for mode in GenerationMode:
+            statuses = set()
+
+            @given(case=operation.as_strategy(generation_mode=mode))
+            @settings(
+                max_examples=examples,
+                deadline=None,
+                database=None,
+                derandomize=True,
+                suppress_health_check=list(HealthCheck),
+                phases=(Phase.generate,),
+            )
+            def check(case: schemathesis.Case) -> None:
+                answer = case.call()
+                statuses.add(answer.status_code)  # noqa: B023
+                assert answer.status_code < 500, answer.text
+                assert answer.status_code < 400 or answer.json()["error"]
+                case.validate_response(answer, checks=CHECKS)
+
+            try:
+                check()
+            except Unsatisfiable:
+                continue  # There is no wrong way to ask for this.
+            asked.append(f"{operation.label} {mode.name} {sorted(statuses)}")
+    return asked
+
+
+def test_nothing_that_can_be_asked_breaks_it(server: Running) -> None:
+    asked = ask_everything(server, examples=12)
+    assert {each.split()[1] for each in asked} >= {"/translate", "/v1/translate", "/v1/attention"}
+
+
+@pytest.mark.slow
+def test_nothing_at_all_that_can_be_asked_breaks_it(server: Running) -> None:
+    ask_everything(server, examples=500)

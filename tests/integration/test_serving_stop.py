@@ -1,0 +1,130 @@
+"""The end of a server: what is under way finishes, nothing new begins, nothing is left."""
+
+import http.client
+import json
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from headwise.serving.limits import Limits
+from tests.conftest import Headwise
+from tests.servers import Running, SlowSteps, running, served, start_serve, wait_for
+
+
+def test_told_to_stop_under_load_it_finishes_what_it_began(
+    trained_run: Path, tmp_path: Path
+) -> None:
+    with start_serve(trained_run, tmp_path) as server:
+        statuses: list[int | str] = []
+        texts = ["ban dora kuti bun kan bara " * 5] * 8
+
+        def ask() -> None:
+            fields = {"q": texts, "min_length": 30, "beam": 8}
+            try:
+                statuses.append(server.ask("POST", "/v1/translate", fields)[0])
+            except OSError as error:
+                statuses.append(type(error).__name__)
+
+        threads = [threading.Thread(target=ask) for _ in range(10)]
+        for thread in threads:
+            thread.start()
+        wait_for(lambda: waiting(server) > 60)
+        begin = time.monotonic()
+        server.process.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        assert server.process.poll() is None, "it is still at work"
+        with pytest.raises(ConnectionRefusedError, match="refused"):
+            server.ask("GET", "/healthz")
+        assert server.process.wait(15) == 143
+        assert time.monotonic() - begin < 15
+        for thread in threads:
+            thread.join()
+        assert statuses == [200] * 10
+        assert children_left(server) == []
+        lines = [json.loads(each) for each in server.log.read_text().splitlines() if each[0] == "{"]
+        assert [line["event"] for line in lines if line["event"] != "request"] == [
+            "listening",
+            "stopping",
+        ]
+
+
+def waiting(server: Running) -> float:
+    metrics = server.ask("GET", "/metrics")[1].decode()
+    line = next(x for x in metrics.splitlines() if x.startswith("headwise_waiting_sentences{"))
+    return float(line.split()[-1])
+
+
+def children_left(server: Running) -> list[str]:
+    """Return which processes have the server for their parent, or had."""
+    found = subprocess.run(
+        ["ps", "-eo", "pid,ppid"], capture_output=True, text=True, check=True
+    ).stdout
+    return [line for line in found.splitlines() if line.split()[1] == str(server.pid)]
+
+
+def test_what_takes_too_long_is_given_up_at_the_end(trained_run: Path) -> None:
+    model = served(trained_run)
+    found: list[tuple[int, object]] = []
+    with SlowSteps(model.translator, 0.05) as steps:
+        with running([model], limits=Limits(stop_seconds=0.5)) as server:
+            kept = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
+            kept.request("GET", "/readyz")
+            assert kept.getresponse().read() == b'{"status":"ready"}'
+
+            def ask() -> None:
+                fields = {"q": "ban dora", "min_length": 45}
+                found.append(server.ask("POST", "/v1/translate", fields)[:2])
+
+            thread = threading.Thread(target=ask)
+            thread.start()
+            wait_for(lambda: steps.count > 2)
+            begin = time.monotonic()
+        thread.join()
+        kept.close()
+    assert time.monotonic() - begin < 5
+    assert found == [(503, {"error": "the server is stopping: try again in a moment"})]
+    assert steps.count < 45
+
+
+def test_it_is_not_ready_from_the_moment_that_it_is_told_to_stop(trained_run: Path) -> None:
+    with running([served(trained_run)]) as server:
+        server.uvicorn._service.stop_accepting()  # As the signal's handler does.
+        assert server.ask("GET", "/readyz")[0] == 503
+        status, answer, headers = server.ask("GET", "/v1/models")
+        assert (status, headers["retry-after"]) == (503, "5")
+        assert answer["error"] == "the server is stopping or starting"
+        assert server.ask("GET", "/healthz")[0] == 200
+
+
+def test_what_cannot_be_served_is_told_in_a_line(headwise: Headwise, trained_run: Path) -> None:
+    code, _, errors = headwise("serve")
+    assert (code, "Missing argument 'RUN...'" in errors) == (2, True)
+    code, _, errors = headwise("serve", "nothing")
+    assert (code, "nothing does not exist" in errors) == (2, True)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        code, _, errors = headwise("serve", str(trained_run), "--port", port)
+    assert (code, "Address already in use" in errors) == (2, True)
+    code, _, errors = headwise("serve", str(trained_run), str(trained_run), "--port", "0")
+    assert (code, "two runs are called 'run'" in errors) == (2, True)
+
+
+def test_the_extra_is_named_where_it_is_missing(trained_run: Path) -> None:
+    code = (
+        "import sys, importlib.util as u; find = u.find_spec;"
+        "u.find_spec = lambda name, *rest: None if name == 'fastapi' else find(name, *rest);"
+        "sys.argv = ['headwise', 'serve', 'x']; from headwise.cli import main; main()"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.returncode == 2
+    assert result.stderr == (
+        "headwise: serving needs fastapi: install with pip install 'headwise[serve]'\n"
+    )
