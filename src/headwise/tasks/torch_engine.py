@@ -4,7 +4,6 @@ import math
 import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
 import torch
@@ -13,12 +12,11 @@ from torch import Tensor
 from headwise.config import Vocab
 from headwise.decoding import Hypothesis, SearchSettings, Watcher, beam_search, sample
 from headwise.model import Trace, Transformer
-from headwise.tasks.side_by_side import side_by_side
 
 R = TypeVar("R")
 
-_BATCH_SENTENCES = 64
-_BATCH_TOKENS = 8192
+_BATCH_SENTENCES = 128
+_BATCH_TOKENS = 16_384
 """Source positions, padding and all hypotheses counted, that are searched at a time."""
 
 
@@ -153,31 +151,20 @@ class TorchEngine:
 
         It is given the numbers of a batch's sources and their ids, padded.
         """
-
-        def job(numbers: list[int]) -> Sequence[R]:
-            with torch.inference_mode():
-                return work(numbers, _padded([sources[n] for n in numbers], self._device()))
-
-        batches = list(self._batches(sources, rows_each))
-        jobs = [partial(job, numbers) for numbers in batches]
-        on_cpu = self._device().type == "cpu"
-        found = side_by_side(jobs) if on_cpu else [job() for job in jobs]
-        results = {
-            n: r
-            for batch, each in zip(batches, found, strict=True)
-            for n, r in zip(batch, each, strict=True)
-        }
+        results: dict[int, R] = {}
+        with torch.inference_mode():
+            for numbers in self._batches(sources, rows_each):
+                src = _padded([sources[number] for number in numbers], self._device())
+                results.update(zip(numbers, work(numbers, src), strict=True))
         return [results[number] for number in range(len(sources))]
 
     def _batches(self, sources: list[list[int]], rows_each: int) -> Iterator[list[int]]:
-        # The longest first: whatever memory is needed is needed at once, not in the end, and
-        # what is done side by side ends at about the same time.
+        # The longest first: whatever memory is needed is needed at once, not in the end.
         order = sorted(range(len(sources)), key=lambda number: -len(sources[number]))
-        share = math.ceil(len(sources) / torch.get_num_threads())
         start = 0
         while start < len(order):
             width = (len(sources[order[start]]) + 1) * rows_each
-            count = max(1, min(self._batch_size, share, _BATCH_TOKENS // width))
+            count = max(1, min(self._batch_size, _BATCH_TOKENS // width))
             yield order[start : start + count]
             start += count
 
