@@ -110,14 +110,17 @@ def serve(
         raise click.UsageError("Missing argument 'RUN...'")
     keys = None if key_file is None else Keys.read(key_file)
 
+    from headwise.serving.compute import compute
     from headwise.serving.server import listen, make_server
     from headwise.serving.server import serve as run_server
     from headwise.workflows.serve import load_served
 
     limits = Limits(characters=max_characters, queue=max_queue, deadline=deadline)
     with listen(host, port) as listener:
-        models = load_served(
-            runs, engine=engine, quantization=quantization, checkpoint=checkpoint, device=device
+        models = compute(
+            lambda: load_served(
+                runs, engine=engine, quantization=quantization, checkpoint=checkpoint, device=device
+            )
         )
         for model in models:
             languages = f"{model.source} to {model.target}"

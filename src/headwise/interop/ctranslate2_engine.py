@@ -5,6 +5,7 @@ What stays different is in docs/decisions/0009-ctranslate2.md.
 
 import math
 import os
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -185,41 +186,53 @@ class CTranslate2Engine:
         A limit is for a whole call. In a batch of mixed lengths it is that of the longest source;
         a sentence that got as far as its own limit is then translated again, with that one.
         """
-        under_way: list[tuple[int, int, Any]] = []
+        under_way: deque[tuple[int, int, Any]] = deque()
         for batch in self._batches(sources, indices, mixed=mixed):
-            limit = self._limit(sources[batch[0]], search)
-            if limit == 0:
-                for index in batch:
-                    found[index] = _Found([[]], [None])
-                continue
-            results = self._translator.translate_batch(
-                [self.source_tokens(sources[index]) for index in batch],
-                asynchronous=True,
-                beam_size=search.beam,
-                num_hypotheses=search.wanted,
-                length_penalty=search.alpha,
-                max_input_length=0,
-                max_decoding_length=limit,
-                min_decoding_length=min(search.min_length, limit),
-                suppress_sequences=[[token] for token in suppress] or None,
-                return_scores=True,
-                # Their ends tell which outputs were cut, and are counted in their lengths.
-                return_end_token=True,
-            )
-            under_way += [(index, limit, each) for index, each in zip(batch, results, strict=True)]
+            under_way += self._begin(sources, batch, search, suppress)
         # Forbidden tokens, ends that come too soon among them, leave the others' probabilities
         # larger than the model's.
         exact = not suppress and not search.min_length
-        again = []
-        for index, limit, awaited in under_way:
-            result = awaited.result()
+        while under_way:
+            index, limit, awaited = under_way.popleft()
             own = self._limit(sources[index], search)
-            if own < limit and max(map(len, result.hypotheses)) >= own:
-                again.append(index)
+            result = awaited and awaited.result()
+            if result is None:
+                found[index] = _Found([[]], [None])
+            elif own < limit and max(map(len, result.hypotheses)) >= own:
+                # At once, while other batches are still to be searched.
+                under_way += self._begin(sources, [index], search, suppress)
             else:
                 found[index] = self._found(result, search, exact=exact)
-        if again:
-            self._search(sources, again, found, search, mixed=False, suppress=suppress)
+
+    def _begin(
+        self,
+        sources: Sequence[Sequence[int]],
+        batch: list[int],
+        search: _Search,
+        suppress: frozenset[str],
+    ) -> list[tuple[int, int, Any]]:
+        """Have a batch searched; return its sources with the limit that they were given.
+
+        With each is its result, to be waited for; None where the limit leaves nothing to search.
+        """
+        limit = self._limit(sources[batch[0]], search)
+        if limit == 0:
+            return [(index, limit, None) for index in batch]
+        results = self._translator.translate_batch(
+            [self.source_tokens(sources[index]) for index in batch],
+            asynchronous=True,
+            beam_size=search.beam,
+            num_hypotheses=search.wanted,
+            length_penalty=search.alpha,
+            max_input_length=0,
+            max_decoding_length=limit,
+            min_decoding_length=min(search.min_length, limit),
+            suppress_sequences=[[token] for token in suppress] or None,
+            return_scores=True,
+            # Their ends tell which outputs were cut, and are counted in their lengths.
+            return_end_token=True,
+        )
+        return [(index, limit, each) for index, each in zip(batch, results, strict=True)]
 
     def _limit(self, source: Sequence[int], search: _Search) -> int:
         return min(len(source) + search.max_extra_tokens, self.positions - 1)

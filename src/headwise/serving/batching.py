@@ -12,10 +12,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
+from functools import partial
 from math import ceil
 from typing import Any
 
 from headwise.decoding import Hypothesis, SearchSettings
+from headwise.serving.compute import compute
 from headwise.serving.limits import Limits, RefusedError
 from headwise.serving.metrics import Metrics
 from headwise.tasks.translation import Translator
@@ -145,10 +147,10 @@ class Batcher:
         answered = 0
         while (task := self._take(answered)) is not None:
             if isinstance(task, _Call):
-                self._answer(task)
+                compute(partial(self._answer, task))
             else:
                 answered = len(task)
-                self._search(task)
+                compute(partial(self._search, task))
 
     def _take(self, answered: int) -> "_Call | list[_Sentence] | None":
         """Wait for something to do: a call, or sentences; None is the end.
