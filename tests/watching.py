@@ -27,3 +27,15 @@ def watched(page: Page, url: str) -> Iterator[None]:
     for event, listener in listeners.items():
         page.remove_listener(event, listener)
     assert troubles == []
+
+
+def wait_until(page: Page, script: str, argument: object = None) -> None:
+    """Wait for a script to find something true.
+
+    Playwright's own way to wait evaluates text inside the page, which the page's policy forbids.
+    """
+    for _ in range(400):
+        if page.evaluate(script, argument):
+            return
+        page.wait_for_timeout(50)
+    raise AssertionError(f"never true: {script}")

@@ -32,7 +32,9 @@ _ARGUMENTS = [
 ]
 
 
-@pytest.fixture(scope="session")
+# As long as Playwright is there, no test in this thread could run an event loop of its own: so it
+# ends with each module.
+@pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:
     path = shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:

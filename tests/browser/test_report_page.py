@@ -10,6 +10,7 @@ import pytest
 from headwise.inspect.attention import AttentionRecord, attention_record
 from headwise.tasks.translation import Translator
 from tests.browser.conftest import OpenPage
+from tests.watching import wait_until
 
 KINDS = {
     "Encoder-decoder attention": "cross",
@@ -262,7 +263,7 @@ def test_a_change_of_scheme_recolours_what_is_drawn(open_page: OpenPage, report_
       return [...data.slice(best, best + 3)]; }"""
     assert page.evaluate(darkest) == pytest.approx([31, 95, 191], abs=3)
     page.emulate_media(color_scheme="dark")
-    page.wait_for_function(f"({darkest})()[0] > 100")
+    wait_until(page, f"({darkest})()[0] > 100")
     assert page.evaluate(darkest) == pytest.approx([125, 177, 255], abs=3)
 
 

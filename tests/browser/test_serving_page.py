@@ -12,7 +12,7 @@ from headwise.serving.keys import Keys, add_key
 from headwise.serving.models import ServedModel
 from headwise.workflows.serve import load_served
 from tests.servers import Running, in_languages, running, served
-from tests.watching import watched
+from tests.watching import wait_until, watched
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +69,7 @@ def test_the_newest_text_wins(page: Page) -> None:
     page.wait_for_timeout(350)
     page.fill("#source", "ban dora kuti kun")
     page.wait_for_timeout(900)
-    page.wait_for_function("!document.querySelector('#output').classList.contains('old')")
+    wait_until(page, "!document.querySelector('#output').classList.contains('old')")
     tokens = page.locator("#tokens .token").count()
     assert tokens >= 2
     assert page.input_value("#source") == "ban dora kuti kun"
@@ -104,8 +104,8 @@ def test_attention_is_live_on_the_readers_own_sentence(page: Page) -> None:
     says = page.locator("#explorer .hw-says").inner_text()
     page.locator("#explorer .hw-rows input").nth(1).focus()
     page.keyboard.press("ArrowDown")
-    page.wait_for_function(
-        "before => document.querySelector('#explorer .hw-says').textContent !== before", arg=says
+    wait_until(
+        page, "before => document.querySelector('#explorer .hw-says').textContent !== before", says
     )
     page.fill("#source", "kun bara")
     expect(page.locator("#explorer")).to_contain_text("bara")

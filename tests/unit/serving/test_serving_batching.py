@@ -149,7 +149,7 @@ def test_an_error_is_its_batchs_own_and_the_thread_lives_on(slow: Slow, run: Any
             await batcher.submit([[666]], SETTINGS).future
         with pytest.raises(KeyError, match="x"):
             await batcher.call(lambda: {}["x"])
-        assert await batcher.call(lambda: threading.current_thread().name) == "model m"
+        assert await batcher.call(lambda: threading.current_thread().name) == "compute_0"
         assert ids(await batcher.submit([[1]], SETTINGS).future) == [[1]]
 
     run(test)
