@@ -45,7 +45,9 @@ def test_told_to_stop_under_load_it_finishes_what_it_began(
         assert time.monotonic() - begin < 15
         for thread in threads:
             thread.join()
-        assert statuses == [200] * 10
+        # More than 60 sentences waited: eight requests at least were here already.
+        assert statuses.count(200) >= 8
+        assert set(statuses) <= {200, 503}, "who came later is told so"
         assert children_left(server) == []
         lines = [json.loads(each) for each in server.log.read_text().splitlines() if each[0] == "{"]
         assert [line["event"] for line in lines if line["event"] != "request"] == [
