@@ -126,7 +126,7 @@ class Batcher:
             self._waiting = deque(kept)
 
     async def call(self, function: Callable[[], Any]) -> Any:
-        """Let the model's thread call something, before it takes the next batch."""
+        """Have something called where models compute, before the next batch is taken."""
         future = self._loop.create_future()
         with self._change:
             self._calls.append(_Call(function, future))
