@@ -237,6 +237,8 @@ def test_sentences_are_downloaded_trained_on_and_scored(
     assert "nrefs:var|bs:1000|seed:12345|case:mixed|eff:no|" in out
     assert "CC-BY 2.0 FR" in out
     assert sum(line.startswith("source ") for line in out.splitlines()) == 10
+    kept = json.loads(Path("runs/demo/scores.json").read_text())
+    assert f"BLEU {kept['bleu']['value']:.1f} " in out
     # The command that is offered gives the same score, as it is printed.
     command = out[out.index("  headwise evaluate") :]
     run_by = f"{sys.executable} -m headwise"

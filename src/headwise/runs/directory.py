@@ -60,6 +60,11 @@ class RunDirectory:
         return self.path / "metrics.jsonl"
 
     @property
+    def scores_file(self) -> Path:
+        """How the run does on its test text, where somebody has kept that."""
+        return self.path / "scores.json"
+
+    @property
     def environment_file(self) -> Path:
         return self.path / "environment.json"
 

@@ -1,5 +1,6 @@
 """The demo: text, a trained model, its score on sentences it never saw, and some of those."""
 
+import json
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from pathlib import Path
 from headwise.config import Config
 from headwise.data.prepare import Progress
 from headwise.errors import CheckpointError, ConfigError, DataError, DownloadError
-from headwise.files import remove_directory
+from headwise.files import remove_directory, replace_file
 from headwise.recipes import load_recipe
 from headwise.runs.checkpoint import read_state
 from headwise.runs.directory import RunDirectory
@@ -102,7 +103,7 @@ def train_demo(
         data = text.encoded(config, fresh=fresh, on_progress=on_progress)
         say(
             f"{chosen.what[0].upper()}{chosen.what[1:]}: {text.manifest['train_pairs']:,} pairs, "
-            f"{config.train.max_minutes:g} minutes of training, then a test on "
+            f"{_minutes(config.train.max_minutes)} of training, then a test on "
             f"{text.manifest['test_sentences']:,} {chosen.noun} that it never saw."
         )
         report = train(config, path, data=data, on_event=on_event, on_progress=on_progress)
@@ -118,6 +119,9 @@ def evaluate_demo(training: DemoTraining, *, on_progress: Progress = lambda *_: 
     scores = evaluate_translator(
         training.run.path, translator, sources, references, on_progress=on_progress
     )
+    # For whoever wants to know later, such as the model's card.
+    kept = json.dumps(scores.scores.to_dict(), indent=1) + "\n"
+    replace_file(training.run.scores_file, kept.encode())
     samples = [
         Sample(
             source=source,
@@ -148,6 +152,10 @@ def evaluate_demo(training: DemoTraining, *, on_progress: Progress = lambda *_: 
             about_samples=" ".join((UNSEEN, _sentence(training.text.task.credit))).strip(),
         ),
     )
+
+
+def _minutes(minutes: float) -> str:
+    return "a minute" if minutes == 1 else f"{minutes:g} minutes"
 
 
 def _sentence(credit: str) -> str:

@@ -1,5 +1,6 @@
 """Runs as models that are served, each with a card that says what it is."""
 
+import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
@@ -59,6 +60,7 @@ def model_card(run: RunDirectory, translator: Translator, engine: EngineName) ->
         },
         "longest_source": translator.longest_source,
         "training": _training(run),
+        "test": _test(run),
         "nearest_experiment": experiment.title,
         "departures": [str(departure) for departure in departures],
     }
@@ -81,3 +83,18 @@ def _training(run: RunDirectory) -> dict[str, Any]:
                 if isinstance(value, int | float) and math.isfinite(value):
                     found[key] = value
     return found
+
+
+def _test(run: RunDirectory) -> dict[str, Any]:
+    """Return how the model scored on its test text, where the run says so."""
+    try:
+        kept = json.loads(run.scores_file.read_bytes())
+        found = {"sentences": kept["sentences"], "bleu": kept["bleu"]["value"]}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        raise CheckpointError(
+            f"{run.scores_file}: damaged: remove it, or make it anew: {error!r}"
+        ) from error
+    numbers = all(type(value) in (int, float) and math.isfinite(value) for value in found.values())
+    return found if numbers else {}

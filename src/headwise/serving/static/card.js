@@ -8,6 +8,7 @@ export function showCard(model) {
   const { card } = model;
   const recipe = card.recipe || {};
   const training = card.training || {};
+  const test = card.test || {};
   const facts = [
     ["Name", model.name],
     ["Languages", model.source && model.target ? `${languageName(model.source)} to ${languageName(model.target)}` : "not said"],
@@ -17,6 +18,7 @@ export function showCard(model) {
     ["Vocabulary", card.vocabulary && `${number(card.vocabulary)} subwords`],
     ["Search", recipe.beam && `beam of ${recipe.beam}, length penalty ${recipe.alpha}`],
     ["Training", training.steps && `${number(training.steps)} updates${training.minutes ? ` in ${number(Math.round(training.minutes))} minutes` : ""}`],
+    ["Test", test.bleu && `${test.bleu.toFixed(1)} BLEU (${number(test.sentences)} sentences)`],
     ["BLEU", training.bleu && `${training.bleu.toFixed(1)} (validation text)`],
     ["Perplexity", training.perplexity && `${training.perplexity.toFixed(2)} (validation text)`],
     ["Weights", card.weights],
