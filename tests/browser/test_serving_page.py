@@ -171,7 +171,7 @@ def test_offline_and_too_long(page: Page) -> None:
 def test_the_page_asks_for_a_key(browser: Browser, trained_run: Path, tmp_path: Path) -> None:
     key = add_key(tmp_path / "keys", "teacher")
     context = browser.new_context()
-    with running([served(trained_run)], keys=Keys.read(tmp_path / "keys")) as server:
+    with running([served(trained_run)], keys=Keys(tmp_path / "keys")) as server:
         page = context.new_page()
         page.goto(f"{server.url}/")
         page.get_by_label("API key").fill("wrong")

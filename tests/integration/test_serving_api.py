@@ -6,11 +6,13 @@ import shutil
 import threading
 import urllib.error
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from libretranslatepy import LibreTranslateAPI
 
+from headwise.errors import CheckpointError
 from headwise.interop.ctranslate2_export import export
 from headwise.runs.directory import RunDirectory
 from headwise.serving.keys import Keys, add_key
@@ -145,7 +147,7 @@ def test_the_client_of_libretranslate_translates(
     assert client.translate("ban dora. Kuti & bun!", "xx", "yy") == expected
     assert client.languages()[0]["code"] == "xx"
     key = add_key(tmp_path / "keys", "somebody")
-    with running([served(trained_run)], keys=Keys.read(tmp_path / "keys")) as guarded:
+    with running([served(trained_run)], keys=Keys(tmp_path / "keys")) as guarded:
         client = LibreTranslateAPI(guarded.url, key)
         assert client.translate("ban dora. Kuti & bun!", "xx", "yy") == expected
         assert client.languages()[0]["code"] == "xx"
@@ -259,12 +261,28 @@ def test_ctranslate2_serves_all_but_attention(trained_run: Path, tmp_path: Path)
         expected = [each.text for each in model.translator.translate(texts)]
         found = server.translate(texts, token_scores=True)
         assert [each["text"] for each in found] == expected
+        with ThreadPoolExecutor(12) as clients:  # In groups, whoever comes with whom.
+            single = list(clients.map(lambda text: server.translate(text)[0]["text"], texts * 3))
+        assert single == expected * 3
         for each in found:
             best = each["candidates"][0]
             assert sum(each["token_log_probs"]) == pytest.approx(best["log_prob"], abs=1e-3)
         for path, fields in (("/v1/attention", {}), ("/v1/translate", {"alignment": True})):
             status, answer, _ = server.ask("POST", path, {"q": "ban", **fields})
             assert (status, "needs the torch engine" in answer["error"]) == (400, True)
+
+
+def test_the_card_tells_the_score_that_was_kept(trained_run: Path, tmp_path: Path) -> None:
+    run = RunDirectory(shutil.copytree(trained_run, tmp_path / "scored"))
+    assert load_served([run.path])[0].card["test"] == {}
+    kept = {"sentences": 1000, "bleu": {"value": 34.25}}
+    run.scores_file.write_text(json.dumps(kept))
+    assert load_served([run.path])[0].card["test"] == {"sentences": 1000, "bleu": 34.25}
+    run.scores_file.write_text('{"sentences": "<b>", "bleu": {"value": NaN}}')
+    assert load_served([run.path])[0].card["test"] == {}
+    run.scores_file.write_text("[]")
+    with pytest.raises(CheckpointError, match=r"scores\.json: damaged"):
+        load_served([run.path])
 
 
 def test_attention_of_every_sentence_that_fits(

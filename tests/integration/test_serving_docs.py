@@ -35,7 +35,7 @@ def test_the_examples_with_curl_work(trained_run: Path, tmp_path: Path) -> None:
     model = served(trained_run, source="en", target="de")
     with (
         running([model]) as free,
-        running([model], keys=Keys.read(tmp_path / "keys")) as guarded,
+        running([model], keys=Keys(tmp_path / "keys")) as guarded,
     ):
         for command in commands:
             server = guarded if "$KEY" in command else free

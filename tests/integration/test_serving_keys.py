@@ -31,7 +31,7 @@ def guarded(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     file = tmp_path_factory.mktemp("keys") / "keys.txt"
     key = add_key(file, "alice")
     add_key(file, "bob")
-    model, keys = served(trained_run), Keys.read(file)
+    model, keys = served(trained_run), Keys(file)
     app = make_routes(Service(Models([model]), Limits(), Metrics()), keys)
     routes = [(method, path) for path, methods in table(app.routes) for method in sorted(methods)]
     with running([model], keys=keys) as server:
@@ -120,7 +120,7 @@ def test_keys_are_kept_as_hashes(headwise: Headwise, tmp_path: Path) -> None:
     content = file.read_text()
     assert first.strip() not in content
     assert file.stat().st_mode & 0o777 == 0o600
-    keys = Keys.read(file)
+    keys = Keys(file)
     assert keys.holder(first.strip()) == "alice"
     assert keys.holder(second.strip()) == "bob"
     assert keys.holder("\ud800") is None
@@ -137,6 +137,29 @@ def test_keys_are_kept_as_hashes(headwise: Headwise, tmp_path: Path) -> None:
 def test_a_file_that_holds_no_keys_is_refused(tmp_path: Path, content: str, complaint: str) -> None:
     (tmp_path / "keys").write_text(content)
     with pytest.raises(ConfigError, match=complaint):
-        Keys.read(tmp_path / "keys")
+        Keys(tmp_path / "keys")
     with pytest.raises(ConfigError, match="cannot read the keys"):
-        Keys.read(tmp_path / "nothing")
+        Keys(tmp_path / "nothing")
+
+
+def test_a_file_that_changes_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    events = []
+    monkeypatch.setattr("headwise.serving.keys.log", lambda event, **_: events.append(event))
+    monkeypatch.setattr("headwise.serving.keys._LOOK_SECONDS", 0.0)
+    file = tmp_path / "keys"
+    alice = add_key(file, "alice")
+    keys = Keys(file)
+    bob = add_key(file, "bob")
+    assert (keys.holder(alice), keys.holder(bob)) == ("alice", "bob")
+    lines = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(line for line in lines if "alice" not in line))
+    assert (keys.holder(alice), keys.holder(bob)) == (None, "bob")
+    # Whoever is in the middle of writing it locks nobody out.
+    file.write_text("half a li")
+    assert keys.holder(bob) == "bob"
+    file.unlink()
+    assert keys.holder(bob) == "bob"
+    # But a file in which nobody is left is meant so.
+    file.write_text("# nobody\n")
+    assert keys.holder(bob) is None
+    assert events == ["keys read", "keys read", "keys not read", "keys not read", "keys read"]

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from headwise.serving.batching import _MOST_SEARCHES
 from headwise.serving.limits import Limits
 from headwise.tasks.translation import Translator
 from tests.servers import Running, SlowSteps, running, served, start_serve, wait_for
@@ -278,13 +279,14 @@ def test_a_deadline_ends_what_is_searched_and_what_waits(trained_run: Path) -> N
             fields = {"q": "ban dora", "min_length": 45, "alpha": alpha}
             answers.append(server.ask("POST", "/v1/translate", fields)[:2])
 
-        # Other settings cannot be searched together: the second waits for the first.
-        threads = [threading.Thread(target=ask, args=(alpha,)) for alpha in (0.5, 0.6)]
+        # Each of other settings: only so many of these are searched at once, and the rest waits.
+        alphas = [n / 10 for n in range(_MOST_SEARCHES + 2)]
+        threads = [threading.Thread(target=ask, args=(alpha,)) for alpha in alphas]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert [status for status, _ in answers] == [504, 504]
+        assert [status for status, _ in answers] == [504] * len(alphas)
         assert answers[0][1]["error"].startswith("this took longer than 0.5 seconds")
         time.sleep(0.2)
         before = steps.count
@@ -292,7 +294,13 @@ def test_a_deadline_ends_what_is_searched_and_what_waits(trained_run: Path) -> N
         time.sleep(0.3)
         assert steps.count == before, "nothing goes on"
         _, metrics, _ = server.ask("GET", "/metrics")
-        assert b'headwise_given_up_sentences_total{model="run"} 2.0' in metrics
+        count = float(len(alphas))
+        assert b'headwise_given_up_sentences_total{model="run"} %.1f' % count in metrics
+
+
+def figures(server: Running) -> bytes:
+    found: bytes = server.ask("GET", "/metrics")[1]
+    return found
 
 
 def test_a_full_queue_sends_the_rest_away(trained_run: Path) -> None:
@@ -301,11 +309,14 @@ def test_a_full_queue_sends_the_rest_away(trained_run: Path) -> None:
         running([model], limits=Limits(queue=3)) as server,
         SlowSteps(model.translator, 0.02) as steps,
     ):
-        connections = [server.connect() for _ in range(2)]
-        connections[0].sendall(post(server, "ban"))
-        wait_for(lambda: steps.count > 0)
-        connections[1].sendall(post(server, ["ban", "kan", "dora"]))  # type: ignore[arg-type]
-        wait_for(lambda: b'waiting_sentences{model="run"} 3.0' in server.ask("GET", "/metrics")[1])
+        connections = [server.connect() for _ in range(_MOST_SEARCHES + 1)]
+        for number, connection in enumerate(connections[1:]):
+            connection.sendall(post(server, "ban", alpha=number, min_length=20))
+            wait_for(lambda: b'waiting_sentences{model="run"} 0.0' in figures(server))
+        # One more than are searched at once must wait, and nobody overtakes it.
+        connections[0].sendall(post(server, ["ban", "kan", "dora"]))  # type: ignore[arg-type]
+        wait_for(lambda: b'waiting_sentences{model="run"} 3.0' in figures(server))
+        assert steps.count > 0
         status, answer, headers = server.ask("POST", "/v1/translate", {"q": "kun"})
         assert status == 429
         assert answer["error"].startswith("too many sentences are waiting")

@@ -31,7 +31,7 @@ def test_told_to_stop_under_load_it_finishes_what_it_began(
             except OSError as error:
                 statuses.append(type(error).__name__)
 
-        threads = [threading.Thread(target=ask) for _ in range(10)]
+        threads = [threading.Thread(target=ask) for _ in range(16)]
         for thread in threads:
             thread.start()
         wait_for(lambda: waiting(server) > 60)

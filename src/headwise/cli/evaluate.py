@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headwise.cli.engine_options import engine_options
 from headwise.cli.output import show
 from headwise.cli.text_options import FILE
 
@@ -54,18 +55,7 @@ def _columns(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ..
 @click.option(
     "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change a [decode] setting."
 )
-@click.option(
-    "--engine",
-    type=click.Choice(["torch", "ctranslate2"]),
-    default="torch",
-    show_default=True,
-    help="What computes; `headwise export` makes what ctranslate2 needs.",
-)
-@click.option(
-    "--quantization",
-    type=click.Choice(["int8", "int16", "float32"]),
-    help="Which export; the smallest there is.",
-)
+@engine_options
 @click.option("--output", type=FILE, help="Write the first run's translations to a file.")
 @click.option("--json", "as_json", is_flag=True, help="Print everything as JSON.")
 def evaluate(

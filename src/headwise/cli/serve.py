@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headwise.cli.engine_options import engine_options
 from headwise.cli.text_options import FILE
 from headwise.serving.limits import Limits
 
@@ -63,18 +64,7 @@ The page is at /, the API's description at /docs. Ctrl-C or SIGTERM lets request
     help="Seconds after which a request is given up.",
 )
 @click.option("--checkpoint", help="averaged, best, last or a step; by default in that order.")
-@click.option(
-    "--engine",
-    type=click.Choice(["torch", "ctranslate2"]),
-    default="torch",
-    show_default=True,
-    help="What computes; `headwise export` makes what ctranslate2 needs.",
-)
-@click.option(
-    "--quantization",
-    type=click.Choice(["int8", "int16", "float32"]),
-    help="Which export; the smallest there is.",
-)
+@engine_options
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
 def serve(
     runs: tuple[Path, ...],
@@ -108,16 +98,16 @@ def serve(
         return
     if not runs:
         raise click.UsageError("Missing argument 'RUN...'")
-    keys = None if key_file is None else Keys.read(key_file)
+    keys = None if key_file is None else Keys(key_file)
 
-    from headwise.serving.compute import compute
+    from headwise.serving.compute import computer
     from headwise.serving.server import listen, make_server
     from headwise.serving.server import serve as run_server
     from headwise.workflows.serve import load_served
 
     limits = Limits(characters=max_characters, queue=max_queue, deadline=deadline)
     with listen(host, port) as listener:
-        models = compute(
+        models = computer.call(
             lambda: load_served(
                 runs, engine=engine, quantization=quantization, checkpoint=checkpoint, device=device
             )

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
+from headwise.cli.engine_options import engine_options
 from headwise.cli.output import error_line
 from headwise.cli.text_options import FILE
 
@@ -73,18 +74,7 @@ N lines in, N lines out. Type lines at a terminal, and each is answered at once.
 @click.option(
     "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change a [decode] setting."
 )
-@click.option(
-    "--engine",
-    type=click.Choice(["torch", "ctranslate2"]),
-    default="torch",
-    show_default=True,
-    help="What computes; `headwise export` makes what ctranslate2 needs.",
-)
-@click.option(
-    "--quantization",
-    type=click.Choice(["int8", "int16", "float32"]),
-    help="Which export; the smallest there is.",
-)
+@engine_options
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
 def translate(
     run: Path,

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from headwise.config import Vocab
 from headwise.decoding.best import log_normalisers, top_sums
-from headwise.decoding.settings import S, SearchSettings, Step, Watcher
+from headwise.decoding.settings import SearchSettings
 
 
 @dataclass(frozen=True)
@@ -26,71 +27,76 @@ class Hypothesis:
     """That sum divided by the length penalty: what hypotheses are compared by."""
 
 
+NOBODY = -1
+_NO_LIMIT = 2**31
+
+
 @dataclass(frozen=True)
 class Beams:
     """Where the search stands in the sentences that are not done."""
 
-    sentences: Tensor  # [B] which of the sentences asked for each row belongs to
+    sentences: Tensor  # [B] the numbers of the sentences; NOBODY where there is none any more
+    lengths: Tensor  # [B] how many tokens each open hypothesis has
     limits: Tensor  # [B] most tokens of each output, its end not counted
     prefixes: Tensor  # [B, P] tokens that outputs must begin with, pad where they may choose
-    tokens: Tensor  # [B, W, T]
+    tokens: Tensor  # [B, W, T], flush right: those who came later have pad before their first
     log_probs: Tensor  # [B, W]; -inf: no such hypothesis
-    finished_tokens: Tensor  # [B, W, T], pad after the end
+    finished_tokens: Tensor  # [B, W, T], each where it stood when it ended, with pad after it
     finished_log_probs: Tensor  # [B, W]
     finished_scores: Tensor  # [B, W], best first; -inf: no such hypothesis
     num_finished: Tensor  # [B] how many have finished in all
 
-    @property
-    def length(self) -> int:
-        """Return how many tokens each open hypothesis has."""
-        return self.tokens.shape[2]
-
     def select(self, rows: Tensor) -> "Beams":
         """Return the search in some of the sentences."""
-        return Beams(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+        some = Beams(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
+        unused = self.tokens.shape[2] - int(some.lengths.max()) if rows.shape[0] else 0
+        return replace(
+            some,
+            tokens=some.tokens[..., unused:],
+            finished_tokens=some.finished_tokens[..., unused:],
+        )
+
+    @property
+    def idle(self) -> Tensor:
+        """Where there is no sentence [B]."""
+        return self.sentences == NOBODY
+
+    def rest(self, rows: Tensor) -> "Beams":
+        """Return the search without some of the sentences, whose rows stay; rows [B] are masked."""
+        return replace(
+            self,
+            sentences=self.sentences.masked_fill(rows, NOBODY),
+            lengths=self.lengths.masked_fill(rows, 0),
+            limits=self.limits.masked_fill(rows, _NO_LIMIT),
+            prefixes=self.prefixes.masked_fill(rows[:, None], Vocab.pad),
+            log_probs=self.log_probs.masked_fill(rows[:, None], -math.inf),
+        )
+
+    def replace(self, rows: Tensor, other: "Beams") -> "Beams":
+        """Return the search with the sentences of another, who came later, in the place of some."""
+        begun = max(beams.prefixes.shape[1] for beams in (self, other))
+        ours, theirs = (beams._within(self.tokens.shape[2], begun) for beams in (self, other))
+        fields = self.__dataclass_fields__
+        replaced = Beams(
+            *(getattr(ours, name).index_copy(0, rows, getattr(theirs, name)) for name in fields)
+        )
+        return replaced.select(torch.arange(self.sentences.shape[0], device=rows.device))
+
+    def _within(self, width: int, begun: int) -> "Beams":
+        """Return the same with tokens and prefixes of other widths."""
+        missing = width - self.tokens.shape[2]
+        finished = pad(self.finished_tokens, (missing, 0))
+        return replace(
+            self,
+            tokens=pad(self.tokens, (missing, 0)),
+            finished_tokens=pad(finished, (0, width - finished.shape[2])),
+            prefixes=pad(self.prefixes, (0, begun - self.prefixes.shape[1])),
+        )
 
 
-def beam_search(
-    step: Step[S],
-    state: S,
-    limits: Tensor,  # [B]
-    settings: SearchSettings,
-    prefixes: Tensor | None = None,  # [B, P]
-    watcher: Watcher[list[Hypothesis]] | None = None,
-) -> list[list[Hypothesis]]:
-    """Return the `nbest` best outputs of each sentence, best first.
-
-    `state` is the model's, before its first step, with one row for each sentence. `limits` are the
-    most tokens of each output, its end not counted; an output that reaches its limit is ended
-    there. Sentences that are done leave the batch; so do those that a `watcher` gives up, with
-    what has been found for them.
-
-    Paper: §6.1.
-    """
-    beams = start(limits, settings, prefixes)
-    results: list[list[Hypothesis]] = [[] for _ in range(limits.shape[0])]
-    ids = torch.full_like(limits, Vocab.bos)
-    while beams.sentences.shape[0]:
-        logits, state = step(ids, state)
-        beams, parents = advance(beams, logits, settings)
-        done = is_done(beams, settings)
-        if watcher is not None and (unwanted := watcher.unwanted()):
-            done = done | torch.isin(beams.sentences, beams.sentences.new_tensor(list(unwanted)))
-        if bool(done.any()):
-            for row in torch.nonzero(done).flatten().tolist():
-                sentence = int(beams.sentences[row])
-                results[sentence] = finished(beams, row, settings)
-                if watcher is not None:
-                    watcher.done(sentence, results[sentence])
-            going_on = torch.nonzero(~done).flatten()
-            beams, parents = beams.select(going_on), parents[going_on]
-        if parents.shape[0]:
-            state = state.select(parents.flatten(), settings.beam)
-        ids = beams.tokens[:, :, -1].flatten()
-    return results
-
-
-def start(limits: Tensor, settings: SearchSettings, prefixes: Tensor | None = None) -> Beams:
+def start(
+    sentences: Tensor, limits: Tensor, settings: SearchSettings, prefixes: Tensor | None = None
+) -> Beams:
     """Begin with one empty hypothesis for each sentence."""
     size, width = limits.shape[0], settings.beam
     impossible = torch.full((size, width), -math.inf, device=limits.device)
@@ -98,7 +104,8 @@ def start(limits: Tensor, settings: SearchSettings, prefixes: Tensor | None = No
     log_probs[:, 0] = 0.0
     nothing = limits.new_zeros(size, width, 0)
     return Beams(
-        sentences=torch.arange(size, device=limits.device),
+        sentences=sentences,
+        lengths=torch.zeros_like(limits),
         limits=limits,
         prefixes=limits.new_zeros(size, 0) if prefixes is None else prefixes,
         tokens=nothing,
@@ -130,15 +137,18 @@ def advance(beams: Beams, logits: Tensor, settings: SearchSettings) -> tuple[Bea
     open_log_probs, chosen = best.masked_fill(ends, -math.inf).topk(min(width, count), dim=1)
     if count < width:  # A vocabulary smaller than the beam, at the first step.
         missing = width - count
-        open_log_probs = torch.nn.functional.pad(open_log_probs, (0, missing), value=-math.inf)
-        chosen = torch.nn.functional.pad(chosen, (0, missing))
+        open_log_probs = pad(open_log_probs, (0, missing), value=-math.inf)
+        chosen = pad(chosen, (0, missing))
     parents, ids = parents.gather(1, chosen), ids.gather(1, chosen)  # [B, W]
-    before = beams.tokens.gather(1, parents[:, :, None].expand(-1, -1, beams.length))
-    first_rows = torch.arange(size, device=logits.device)[:, None] * rows_each
-    return (
-        replace(beams, tokens=torch.cat((before, ids[:, :, None]), 2), log_probs=open_log_probs),
-        first_rows + parents,
+    before = beams.tokens.gather(1, parents[:, :, None].expand(-1, -1, beams.tokens.shape[2]))
+    beams = replace(
+        beams,
+        lengths=beams.lengths + 1,
+        tokens=torch.cat((before, ids[:, :, None]), 2),
+        log_probs=open_log_probs,
     )
+    first_rows = torch.arange(size, device=logits.device)[:, None] * rows_each
+    return beams, first_rows + parents
 
 
 def is_done(beams: Beams, settings: SearchSettings) -> Tensor:
@@ -153,7 +163,7 @@ def is_done(beams: Beams, settings: SearchSettings) -> Tensor:
         over = beams.num_finished >= settings.beam
     else:
         # Its length then, with its end.
-        bound = best_open / settings.length_penalty(beams.limits + 1)
+        bound = best_open / settings.length_penalty((beams.limits + 1).to(best_open.dtype))
         over = beams.finished_scores[:, settings.nbest - 1] >= bound
     return over | (best_open == -math.inf)
 
@@ -166,7 +176,7 @@ def finished(beams: Beams, row: int, settings: SearchSettings) -> list[Hypothesi
         if score == -math.inf:
             break
         tokens = beams.finished_tokens[row, rank].tolist()
-        ids = tuple(tokens[: tokens.index(Vocab.pad)] if Vocab.pad in tokens else tokens)
+        ids = tuple(token for token in tokens if token != Vocab.pad)
         found.append(Hypothesis(ids, float(beams.finished_log_probs[row, rank]), score))
     return found
 
@@ -178,13 +188,17 @@ def _allowed(beams: Beams, logits: Tensor, settings: SearchSettings) -> Tensor:
     """
     logits[:, :, Vocab.pad] = -math.inf
     logits[:, :, Vocab.bos] = -math.inf
-    at_limit = beams.limits <= beams.length
-    if beams.length < settings.min_length:
+    at_limit = beams.limits <= beams.lengths
+    if settings.min_length:
         # But not where the limit comes first.
-        logits[~at_limit, :, Vocab.eos] = -math.inf
+        too_short = (beams.lengths < settings.min_length) & ~at_limit
+        logits[too_short, :, Vocab.eos] = -math.inf
     forced = torch.where(at_limit, Vocab.eos, Vocab.pad)
-    if beams.length < beams.prefixes.shape[1]:
-        forced = torch.where(at_limit, Vocab.eos, beams.prefixes[:, beams.length])
+    if num_begun := beams.prefixes.shape[1]:
+        places = beams.lengths.clamp(max=num_begun - 1)[:, None]
+        begun = beams.prefixes.gather(1, places).flatten()
+        begun = begun.masked_fill(beams.lengths >= num_begun, Vocab.pad)
+        forced = torch.where(at_limit, Vocab.eos, begun)
     if bool((forced != Vocab.pad).any()):
         only = forced[:, None, None].expand(-1, logits.shape[1], 1)
         kept = torch.full_like(logits, -math.inf).scatter_(2, only, logits.gather(2, only))
@@ -201,21 +215,26 @@ def _finish(
         # Those that an open hypothesis of the beam would have been better than do not count.
         ends = ends & (torch.arange(ends.shape[1], device=ends.device) < width)
     ends = ends & (log_probs > -math.inf)
-    length = beams.length
-    tokens = torch.nn.functional.pad(
-        beams.finished_tokens, (0, length - beams.finished_tokens.shape[2])
+    # The first step tells how exactly the model computes.
+    beams = replace(
+        beams,
+        finished_log_probs=beams.finished_log_probs.to(log_probs.dtype),
+        finished_scores=beams.finished_scores.to(log_probs.dtype),
     )
+    width_now = beams.tokens.shape[2]
+    tokens = pad(beams.finished_tokens, (0, width_now - beams.finished_tokens.shape[2]))
     if not bool(ends.any()):
         return replace(beams, finished_tokens=tokens)
-    scores = (log_probs / settings.length_penalty(length + 1)).masked_fill(~ends, -math.inf)
+    penalties = settings.length_penalty((beams.lengths + 1).to(log_probs.dtype))
+    scores = (log_probs / penalties[:, None]).masked_fill(~ends, -math.inf)
     all_scores = torch.cat((beams.finished_scores, scores), 1)  # [B, W+C]
     best, chosen = all_scores.topk(width, dim=1)
     all_log_probs = torch.cat((beams.finished_log_probs, log_probs), 1)
-    ended = beams.tokens.gather(1, parents[:, :, None].expand(-1, -1, length))  # [B, C, T]
+    ended = beams.tokens.gather(1, parents[:, :, None].expand(-1, -1, width_now))  # [B, C, T]
     all_tokens = torch.cat((tokens, ended), 1)
     return replace(
         beams,
-        finished_tokens=all_tokens.gather(1, chosen[:, :, None].expand(-1, -1, length)),
+        finished_tokens=all_tokens.gather(1, chosen[:, :, None].expand(-1, -1, width_now)),
         finished_log_probs=all_log_probs.gather(1, chosen),
         finished_scores=best,
         num_finished=beams.num_finished + ends.sum(1),

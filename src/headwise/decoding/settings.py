@@ -1,6 +1,6 @@
 """What a search is told, and what it asks of a model."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, Protocol, Self, TypeVar
 
@@ -14,22 +14,17 @@ class DecodingState(Protocol):
         """Return the state of the given rows, which come in groups from one source each."""
         ...
 
+    def rest(self, sources: Tensor) -> Self:
+        """Return the state when nobody wants some of its sources any more; their rows stay."""
+        ...
+
+    def replace(self, sources: Tensor, other: Self) -> Self:
+        """Return the state with another's sources, and their rows, in the place of some."""
+        ...
+
 
 S = TypeVar("S", bound=DecodingState)
 Step = Callable[[Tensor, S], tuple[Tensor, S]]
-R = TypeVar("R", contravariant=True)
-
-
-class Watcher(Protocol[R]):
-    """Who looks on while sentences, known by their numbers, are searched."""
-
-    def unwanted(self) -> Collection[int]:
-        """Return which sentences to give up; asked before each step, so it had better be quick."""
-        ...
-
-    def done(self, sentence: int, results: R) -> None:
-        """Take the results of a sentence as soon as it is done; others may take longer."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,10 +39,10 @@ class SearchSettings:
     min_length: int = 0
     """Tokens that every output has at least, its end not counted."""
 
-    def length_penalty(self, length: Tensor | int) -> Tensor | float:
+    def length_penalty(self, length: Tensor) -> Tensor:
         """Return what a log-probability is divided by; the length counts the end of the sentence.
 
         Paper: §6.1, after Wu et al. (2016), eq. 14.
         """
         base = (5 + length) / 6 if self.penalty == "gnmt" else length
-        return base**self.alpha
+        return base.pow(self.alpha)

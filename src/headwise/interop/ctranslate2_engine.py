@@ -30,6 +30,8 @@ class _Search:
     nbest: int
     max_extra_tokens: int
     min_length: int
+    shares: int
+    """How many workers the sentences are for."""
 
     def __post_init__(self) -> None:
         for name, least in (("beam", 1), ("nbest", 1), ("max_extra_tokens", 0), ("min_length", 0)):
@@ -121,11 +123,13 @@ class CTranslate2Engine:
         max_extra_tokens: int = 50,
         min_length: int = 0,
         penalty: Literal["gnmt", "power"] = "gnmt",
+        divided: bool = True,
     ) -> list[list[Hypothesis]]:
         """Return the `nbest` best outputs of each source, best first.
 
         Sources are ids without the end of the sentence, as outputs are. An output has at most
-        `max_extra_tokens` more than its source, and one that reaches that is ended there.
+        `max_extra_tokens` more than its source, and one that reaches that is ended there. Unless
+        they are `divided` among all workers, few sentences are left to one.
         """
         search = _Search(
             beam=beam,
@@ -134,6 +138,7 @@ class CTranslate2Engine:
             nbest=nbest,
             max_extra_tokens=max_extra_tokens,
             min_length=min_length,
+            shares=self.workers if divided else 1,
         )
         _check("sources", sources, len(self._source), self.positions)
         found = [_Found() for _ in sources]
@@ -149,6 +154,11 @@ class CTranslate2Engine:
         self._search(sources, astray, found, search, mixed=mixed, suppress=self._forbidden)
         self._complete(sources, found)
         return [self._ranked(each, search) for each in found]
+
+    @property
+    def workers(self) -> int:
+        """How many batches are translated side by side."""
+        return int(self._translator.num_translators)
 
     def score(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
@@ -187,7 +197,7 @@ class CTranslate2Engine:
         a sentence that got as far as its own limit is then translated again, with that one.
         """
         under_way: deque[tuple[int, int, Any]] = deque()
-        for batch in self._batches(sources, indices, mixed=mixed):
+        for batch in self._batches(sources, indices, mixed=mixed, shares=search.shares):
             under_way += self._begin(sources, batch, search, suppress)
         # Forbidden tokens, ends that come too soon among them, leave the others' probabilities
         # larger than the model's.
@@ -238,14 +248,14 @@ class CTranslate2Engine:
         return min(len(source) + search.max_extra_tokens, self.positions - 1)
 
     def _batches(
-        self, sources: Sequence[Sequence[int]], indices: Sequence[int], *, mixed: bool
+        self, sources: Sequence[Sequence[int]], indices: Sequence[int], *, mixed: bool, shares: int
     ) -> Iterator[list[int]]:
         """Divide sentences into batches of about equal length, or of equal length.
 
         The longest come first, so that the workers finish together.
         """
         total = sum(len(sources[index]) + 1 for index in indices)
-        budget = min(_BATCH_TOKENS, math.ceil(total / self._translator.num_translators))
+        budget = min(_BATCH_TOKENS, math.ceil(total / shares))
         batch: list[int] = []
         for index in sorted(indices, key=lambda index: -len(sources[index])):
             if batch:

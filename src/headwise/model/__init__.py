@@ -11,6 +11,7 @@ The model knows token ids and never text; it holds no loss and no mode.
 
 from headwise.model.batch import check_batch
 from headwise.model.masks import Allowed
-from headwise.model.transformer import State, Trace, Transformer
+from headwise.model.state import State
+from headwise.model.transformer import Trace, Transformer
 
 __all__ = ["Allowed", "State", "Trace", "Transformer", "check_batch"]

@@ -1,9 +1,10 @@
 """The keys and values that incremental decoding keeps, so that no step repeats another's work."""
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-_FIRST_CAPACITY = 16
+_LEAST_ROOM = 64
 
 
 class KeyValueCache:
@@ -16,39 +17,76 @@ class KeyValueCache:
 
     def __init__(self) -> None:
         self.length = 0
-        self._keys: Tensor | None = None  # [B, H, K, capacity]
-        self._values: Tensor | None = None  # [B, H, capacity, Kv]
+        self._buffers: tuple[Tensor, Tensor] | None = None
+        """[B, H, K, room] and [B, H, room, Kv]; None before the first position."""
 
     def append(self, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Add the keys and values of new positions; return those of all positions so far."""
         start, end = self.length, self.length + keys.shape[2]
-        if self._keys is None or self._values is None or end > self._values.shape[2]:
-            self._keys, self._values = self._with_room(keys, values, end)
-        self._keys[..., start:end] = keys.transpose(2, 3)
-        self._values[:, :, start:end] = values
+        columns = keys.transpose(2, 3)
+        if not self.has_room(keys.shape[2]) or self._buffers is None:
+            before = None if self._buffers is None else self._filled()
+            self._buffers = _room(columns, values, columns.shape[0], max(end, 2 * start))
+            if before is not None:
+                self._filled()[0][:], self._filled()[1][:] = before
         self.length = end
-        return self._keys[..., :end].transpose(2, 3), self._values[:, :, :end]
+        all_keys, all_values = self._filled()
+        all_keys[..., start:] = columns
+        all_values[:, :, start:] = values
+        return all_keys.transpose(2, 3), all_values
 
-    def select(self, rows: Tensor) -> "KeyValueCache":
-        """Return a cache of its own that holds the given rows, in the given order."""
-        selected = KeyValueCache()
-        selected.length = self.length
-        if self._keys is not None and self._values is not None:
-            # Only the filled part is gathered; the spare room stays uninitialised.
-            size, end = rows.shape[0], self.length
-            selected._keys = self._keys.new_empty((size, *self._keys.shape[1:]))
-            selected._values = self._values.new_empty((size, *self._values.shape[1:]))
-            torch.index_select(self._keys[..., :end], 0, rows, out=selected._keys[..., :end])
-            torch.index_select(self._values[:, :, :end], 0, rows, out=selected._values[:, :, :end])
+    def has_room(self, positions: int) -> bool:
+        """Return whether so many positions can be appended without copying the others."""
+        return self._buffers is None or self.length + positions <= self._buffers[1].shape[2]
+
+    def select(self, rows: Tensor, first: int = 0) -> "KeyValueCache":
+        """Return a cache of its own that holds the given rows, from a first position on."""
+        if self._buffers is None:
+            return KeyValueCache()
+        keys, values = self._filled()
+        selected = self._new(rows.shape[0], self.length - first)
+        # Only the filled part is gathered; the spare room stays uninitialised.
+        new_keys, new_values = selected._filled()
+        torch.index_select(keys[..., first:], 0, rows, out=new_keys)
+        torch.index_select(values[:, :, first:], 0, rows, out=new_values)
         return selected
 
-    def _with_room(self, keys: Tensor, values: Tensor, end: int) -> tuple[Tensor, Tensor]:
-        """Return larger buffers that hold what these held, for operands like those given."""
-        batch, heads, new, d_k = keys.shape
-        capacity = max(_FIRST_CAPACITY * new, 2 * self.length, end)
-        more_keys = keys.new_empty((batch, heads, d_k, capacity))
-        more_values = values.new_empty((batch, heads, capacity, values.shape[3]))
-        if self._keys is not None and self._values is not None:
-            more_keys[..., : self.length] = self._keys[..., : self.length]
-            more_values[:, :, : self.length] = self._values[:, :, : self.length]
-        return more_keys, more_values
+    def gather(self, positions: Tensor) -> "KeyValueCache":
+        """Return a cache of its own that holds, of each row, the given positions [B, C]."""
+        keys, values = self._filled()
+        gathered = self._new(keys.shape[0], positions.shape[1])
+        new_keys, new_values = gathered._filled()
+        torch.gather(keys, 3, positions[:, None, None].expand(new_keys.shape), out=new_keys)
+        index = positions[:, None, :, None].expand(new_values.shape)
+        torch.gather(values, 2, index, out=new_values)
+        return gathered
+
+    def replace(self, rows: Tensor, other: "KeyValueCache") -> None:
+        """Put another cache's rows in the place of some of these, flush right."""
+        missing = self.length - other.length
+        keys, values = self._filled()
+        other_keys, other_values = other._filled()
+        # What is missing is zero, since no weight makes anything of what is not a number.
+        keys.index_copy_(0, rows, F.pad(other_keys, (missing, 0)))
+        values.index_copy_(0, rows, F.pad(other_values, (0, 0, missing, 0)))
+
+    def _filled(self) -> tuple[Tensor, Tensor]:
+        """Return the keys, as columns, and the values of all positions so far."""
+        assert self._buffers is not None, "nothing was appended yet"
+        keys, values = self._buffers
+        return keys[..., : self.length], values[:, :, : self.length]
+
+    def _new(self, rows: int, length: int) -> "KeyValueCache":
+        """Return another one with so many positions, yet to be written, and spare room."""
+        cache = KeyValueCache()
+        cache._buffers, cache.length = _room(*self._filled(), rows, 2 * length), length
+        return cache
+
+
+def _room(keys: Tensor, values: Tensor, rows: int, positions: int) -> tuple[Tensor, Tensor]:
+    """Make buffers like given ones, keys as columns, but for so many rows and positions."""
+    positions = max(positions, _LEAST_ROOM)
+    return (
+        keys.new_empty((rows, *keys.shape[1:3], positions)),
+        values.new_empty((rows, values.shape[1], positions, values.shape[3])),
+    )

@@ -11,12 +11,12 @@ from torch import Tensor, nn
 
 from headwise.config import ModelConfig, Vocab
 from headwise.errors import ConfigError
-from headwise.model.cache import KeyValueCache
 from headwise.model.dropout import dropout
 from headwise.model.initialise import initialise
-from headwise.model.layers import Memory, Stack, StackTrace
+from headwise.model.layers import Stack, StackTrace
 from headwise.model.masks import Allowed, real_keys
 from headwise.model.positions import LearnedPositions, SinusoidalPositions
+from headwise.model.state import State
 
 
 @dataclass(frozen=True)
@@ -25,57 +25,6 @@ class Trace:
 
     encoder: StackTrace = field(default_factory=StackTrace)
     decoder: StackTrace = field(default_factory=StackTrace)
-
-
-@dataclass
-class State:
-    """Where decoding stands: what each layer remembers of the source and of its own output.
-
-    Rows that decode the same source, as the hypotheses of a beam do, stand next to each other and
-    share one memory and one cache. Each position of the cache was written by one of them; which
-    ones lie in a hypothesis's past is `visible`. So a beam that changes its mind moves no keys.
-    """
-
-    memories: list[Memory]
-    caches: list[KeyValueCache]
-    length: int = 0
-    """How many target positions have been decoded."""
-    group: int = 1
-    """How many rows share each source: W."""
-    visible: Tensor | None = None  # [B, W, C]
-    """Which positions of the cache each row may see; None: all."""
-
-    def select(self, rows: Tensor, group: int = 1) -> "State":
-        """Return the state of the given rows [B'], in that order: to reorder, repeat or drop.
-
-        With `group` the rows come in groups of that many, those of a group from one source. The
-        caches may go on in the state returned, so that this one is spent, as by a step.
-        """
-        sources = rows[::group] // self.group
-        memories, caches = self.memories, self.caches
-        # Only sources that leave or move need copies.
-        if sources.shape[0] != memories[0].keys.shape[0] or not _in_place(sources):
-            memories = _select_memories(memories, sources)
-            caches = [cache.select(sources) for cache in caches]
-        visible = None
-        if self.visible is not None:
-            visible = self.visible.flatten(0, 1)[rows].unflatten(0, (-1, group))
-        elif group > 1:
-            shape = (sources.shape[0], group, self.caches[0].length)
-            visible = torch.ones(shape, dtype=torch.bool, device=rows.device)
-        return State(memories, caches, self.length, group, visible)
-
-    def see_own(self) -> Tensor | None:
-        """Return what each row sees at the next step, when each adds one position of its own."""
-        if self.visible is None:
-            return None
-        own = torch.eye(self.group, dtype=torch.bool, device=self.visible.device)
-        return torch.cat((self.visible, own.expand(self.visible.shape[0], -1, -1)), 2)
-
-
-def _in_place(rows: Tensor) -> bool:
-    """Return whether rows stand where they stood."""
-    return torch.equal(rows, torch.arange(rows.shape[0], device=rows.device))
 
 
 class Transformer(nn.Module):
@@ -124,7 +73,7 @@ class Transformer(nn.Module):
         allowed = Allowed(keys=real_keys(src, self.vocab.pad))
         memory = self.encode(src, allowed, trace)
         hidden: Tensor = self.decoder(
-            self._embed(tgt_in, self.target_embedding, self.target_positions),
+            self._embed(tgt_in, self.target_embedding, self.target_positions(0, tgt_in.shape[1])),
             Allowed(causal=True),
             self.decoder.remember(memory, allowed),
             trace=None if trace is None else trace.decoder,
@@ -134,7 +83,7 @@ class Transformer(nn.Module):
     def encode(self, src: Tensor, allowed: Allowed, trace: Trace | None = None) -> Tensor:
         """Return the encoder's output, the memory [B, S, D]."""
         memory: Tensor = self.encoder(
-            self._embed(src, self.source_embedding, self.source_positions),
+            self._embed(src, self.source_embedding, self.source_positions(0, src.shape[1])),
             allowed,
             trace=None if trace is None else trace.encoder,
         )
@@ -144,9 +93,7 @@ class Transformer(nn.Module):
     def start(self, src: Tensor) -> State:
         """Encode the source ids [B, S] and return the state from which decoding starts."""
         allowed = Allowed(keys=real_keys(src, self.vocab.pad))
-        memories = self.decoder.remember(self.encode(src, allowed), allowed)
-        memories = [_laid_out(memory.keys, memory.values, allowed) for memory in memories]
-        return State(memories, [KeyValueCache() for _ in self.decoder.layers])
+        return State.of(self.decoder.remember(self.encode(src, allowed), allowed))
 
     @torch.no_grad()
     def step(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
@@ -157,12 +104,12 @@ class Transformer(nn.Module):
         """
         columns = state.length if state.visible is None else state.visible.shape[2]
         assert state.caches[0].length == columns, "this State was stepped already"
-        x = self._embed(
-            ids[:, None], self.target_embedding, self.target_positions, start=state.length
-        )  # [R, 1, D]
+        state = state.with_room()
+        positions = state.next_of(self.target_positions)  # [B, 1, D], or [1, D] for all
+        x = self._embed(ids.view(-1, state.group), self.target_embedding, positions)  # [B, W, D]
         visible = state.see_own()
         x = self.decoder(
-            x.view(-1, state.group, x.shape[2]),  # [B, W, D]
+            x,
             Allowed(pairs=visible),
             state.memories,
             caches=state.caches,
@@ -170,31 +117,11 @@ class Transformer(nn.Module):
         logits: Tensor = self.output(x.flatten(0, 1))  # [R, V]
         return logits, replace(state, length=state.length + 1, visible=visible)
 
-    def _embed(
-        self, ids: Tensor, embedding: nn.Embedding, positions: nn.Module, start: int = 0
-    ) -> Tensor:
+    def _embed(self, ids: Tensor, embedding: nn.Embedding, positions: Tensor) -> Tensor:
         """Embed, scale by sqrt(d_model), add positions, drop.
 
         Paper: §3.4 and §3.5; dropout of the sum: §5.4.
         """
         scale = math.sqrt(self.config.d_model)
-        summed = torch.add(positions(start, ids.shape[1]), embedding(ids), alpha=scale)  # [B, T, D]
+        summed = torch.add(positions, embedding(ids), alpha=scale)  # [B, T, D]
         return dropout(summed, self.config.dropout if self.training else 0.0)
-
-
-def _laid_out(keys: Tensor, values: Tensor, allowed: Allowed) -> Memory:
-    """Lay a memory out the way every step's products read it: keys as columns."""
-    return Memory(keys.transpose(2, 3).contiguous().transpose(2, 3), values.contiguous(), allowed)
-
-
-def _select_memories(memories: list[Memory], rows: Tensor) -> list[Memory]:
-    keys = memories[0].allowed.keys
-    allowed = Allowed() if keys is None else Allowed(keys=keys.index_select(0, rows))
-    return [
-        Memory(
-            memory.keys.transpose(2, 3).index_select(0, rows).transpose(2, 3),
-            memory.values.index_select(0, rows),
-            allowed,
-        )
-        for memory in memories
-    ]

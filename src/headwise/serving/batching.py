@@ -1,33 +1,35 @@
 """Sentences of many callers, searched together.
 
-One thread for each model takes what is waiting whenever it becomes free, up to a budget of tokens:
-so batches grow with the load, and a sentence that comes alone is searched at once. Each is answered
-as soon as it is done, while others of its batch go on. The reasons are in
-docs/decisions/0011-serving.md.
+A model searches for all its sentences at once, a step at a time. Those that come join after one of
+the next steps, and those that are done leave and are answered: so nobody waits for a batch to fill,
+nor for the rest of one to end. The reasons are in docs/decisions/0011-serving.md.
 """
 
 import asyncio
-import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
+from itertools import count
 from math import ceil
+from threading import Condition
 from typing import Any
 
-from headwise.decoding import Hypothesis, SearchSettings
-from headwise.serving.compute import compute
+from headwise.decoding import Found, Hypothesis, SearchSettings
 from headwise.serving.limits import Limits, RefusedError
 from headwise.serving.metrics import Metrics
+from headwise.tasks.engine import OngoingSearch
 from headwise.tasks.translation import Translator
 
-_BATCH_SENTENCES = 256
-_BATCH_TOKENS = 8192
-"""What is taken at a time; the engine sorts it by length and divides it further."""
+_MOST_SENTENCES = 128
+_MOST_TOKENS = 16_384
+"""What one search may have under way: sentences, and tokens of their hypotheses' sources."""
 
-_GATHER_SECONDS = 0.004
-"""How long a model waits, after a batch, for those whom it has just answered to come again."""
+_MOST_SEARCHES = 4
+"""How many searches, each with settings of its own, may be under way."""
+
+_LOOK_SECONDS = 0.005
+"""How often a search that accepts nobody is asked again."""
 
 
 @dataclass(eq=False)
@@ -48,29 +50,64 @@ class _Sentence:
     place: int
     ids: list[int]
 
+    @property
+    def tokens(self) -> int:
+        return (len(self.ids) + 1) * self.ticket.settings.beam
+
+
+@dataclass(eq=False)
+class _Running:
+    """A search and those who wait for it."""
+
+    search: OngoingSearch
+    sentences: dict[int, _Sentence] = field(default_factory=dict)
+    tokens: int = 0
+
+    def has_room(self, sentence: _Sentence) -> bool:
+        return not self.sentences or (
+            len(self.sentences) < _MOST_SENTENCES and self.tokens + sentence.tokens <= _MOST_TOKENS
+        )
+
+    def enter(self, number: int, sentence: _Sentence) -> None:
+        self.sentences[number] = sentence
+        self.tokens += sentence.tokens
+
+    def leave(self, number: int) -> _Sentence:
+        sentence = self.sentences.pop(number)
+        self.tokens -= sentence.tokens
+        return sentence
+
 
 @dataclass(frozen=True, eq=False)
 class _Call:
-    """Something else that the model is to do, between two batches."""
+    """Something else that the model is to do, between two steps."""
 
     function: Callable[[], Any]
     future: asyncio.Future[Any]
 
 
 class Batcher:
-    """A model's queue and the thread that empties it.
+    """A model's queue, and the searches that empty it.
 
-    Everything but the thread's own work is called from one event loop.
+    `turn` is called by the thread that computes, everything else from one event loop. What both
+    touch they touch while they hold `changed`.
     """
 
-    def __init__(self, name: str, translator: Translator, limits: Limits, metrics: Metrics) -> None:
-        self._translator, self._limits = translator, limits
+    def __init__(
+        self,
+        name: str,
+        translator: Translator,
+        limits: Limits,
+        metrics: Metrics,
+        changed: Condition,
+    ) -> None:
+        self._translator, self._limits, self._changed = translator, limits, changed
         self._waiting: deque[_Sentence] = deque()
         self._calls: deque[_Call] = deque()
-        self._change = threading.Condition()
-        self._closed = False
-        self._speed = 0.0  # Sentences a second of the last batches; 0 before the first.
-        self._thread = threading.Thread(target=self._work, name=f"model {name}", daemon=True)
+        self._running: dict[SearchSettings, _Running] = {}
+        self._numbers = count()
+        self._answers: list[tuple[asyncio.Future[Any], Any]] = []
+        self._speed = _Speed()
         self._given_up = metrics.given_up.labels(name)
         self._batches = metrics.batches.labels(name)
         self._seconds = metrics.search_seconds.labels(name)
@@ -78,14 +115,8 @@ class Batcher:
         metrics.waiting.labels(name).set_function(lambda: len(self._waiting))
 
     def start(self) -> None:
-        """Begin to work; to be called in the event loop that will submit."""
+        """Take note of the event loop that will submit, and is to be told the results."""
         self._loop = asyncio.get_running_loop()
-        self._thread.start()
-
-    @property
-    def is_alive(self) -> bool:
-        """Whether the model's thread is there to work."""
-        return self._thread.is_alive()
 
     def check_room(self, sentences: int = 1) -> None:
         """Raise RefusedError where more sentences would have to wait than may.
@@ -94,11 +125,11 @@ class Batcher:
         """
         waiting = len(self._waiting)
         if waiting and waiting + sentences > self._limits.queue:
-            seconds = ceil(waiting / self._speed) if self._speed else 1
+            seconds = self._speed.seconds_for(waiting)
             raise RefusedError(
                 429,
                 "too many sentences are waiting to be translated: try again in a moment",
-                retry_after=max(1, min(60, seconds)),
+                retry_after=max(1, min(60, ceil(seconds))),
             )
 
     def submit(self, sources: list[list[int]], settings: SearchSettings) -> Ticket:
@@ -110,144 +141,161 @@ class Batcher:
             ticket.future.set_result([])
             return ticket
         self.check_room(len(sources))
-        with self._change:
+        with self._changed:
             self._waiting.extend(_Sentence(ticket, n, ids) for n, ids in enumerate(sources))
-            self._change.notify()
+            self._changed.notify_all()
         return ticket
 
     def drop(self, ticket: Ticket) -> None:
         """Give up what is left of a ticket: what waits never starts, what is searched ends soon."""
         if ticket.future.done() and not ticket.future.cancelled():
             return
-        with self._change:
+        with self._changed:
             ticket.wanted = False
             kept = [sentence for sentence in self._waiting if sentence.ticket is not ticket]
             self._given_up.inc(ticket.missing)
             self._waiting = deque(kept)
 
     async def call(self, function: Callable[[], Any]) -> Any:
-        """Have something called where models compute, before the next batch is taken."""
+        """Have something called where models compute, between two steps."""
         future = self._loop.create_future()
-        with self._change:
+        with self._changed:
             self._calls.append(_Call(function, future))
-            self._change.notify()
+            self._changed.notify_all()
         return await future
 
-    def close(self) -> None:
-        """Let the thread end after what it is doing."""
-        with self._change:
-            self._closed = True
-            self._change.notify()
-
-    def join(self, seconds: float) -> None:
-        """Wait for the thread's end."""
-        self._thread.join(seconds)
-
-    def _work(self) -> None:
-        answered = 0
-        while (task := self._take(answered)) is not None:
-            if isinstance(task, _Call):
-                compute(partial(self._answer, task))
-            else:
-                answered = len(task)
-                compute(partial(self._search, task))
-
-    def _take(self, answered: int) -> "_Call | list[_Sentence] | None":
-        """Wait for something to do: a call, or sentences; None is the end.
-
-        Those whose sentences have just been `answered` often come again at once. So that the first
-        of them is not searched alone, while the others wait, all have a moment to do so.
-        """
-        until = time.monotonic() + _GATHER_SECONDS
-        with self._change:
-            while not self._closed:
-                if self._calls:
-                    return self._calls.popleft()
-                left = until - time.monotonic()
-                if self._waiting and (len(self._waiting) >= answered or left <= 0):
-                    return self._batch()
-                self._change.wait(left if left > 0 else None)
+    def due(self) -> float | None:
+        """Return when there is something to do: at once (0), in some seconds, or when told."""
+        if self._calls or any(each.search.is_ready for each in self._running.values()):
+            return 0
+        if not self._waiting:
             return None
+        first = self._waiting[0]
+        running = self._running.get(first.ticket.settings)
+        if running is None:
+            return 0 if len(self._running) < _MOST_SEARCHES else None
+        if not running.has_room(first):
+            return None
+        return 0 if running.search.accepts(len(self._waiting)) else _LOOK_SECONDS
 
-    def _batch(self) -> list[_Sentence]:
-        """Take the oldest sentence and those that can be searched with it, in their order."""
-        settings = self._waiting[0].ticket.settings
-        taken: list[_Sentence] = []
-        others: list[_Sentence] = []
-        tokens = 0
-        while self._waiting and len(taken) < _BATCH_SENTENCES and tokens < _BATCH_TOKENS:
-            sentence = self._waiting.popleft()
-            if sentence.ticket.settings == settings:
-                taken.append(sentence)
-                tokens += len(sentence.ids) + 1
-            else:
-                others.append(sentence)
-        self._waiting.extendleft(reversed(others))
-        return taken
-
-    def _search(self, sentences: list[_Sentence]) -> None:
-        begin = time.monotonic()
-        try:
-            self._translator.search(
-                [sentence.ids for sentence in sentences],
-                sentences[0].ticket.settings,
-                watcher=_Watcher(sentences, self._resolve),
-            )
-        except (
-            Exception
-        ) as error:  # Whatever it is, it is this batch's: the thread serves the rest.
-            for sentence in sentences:
-                self._resolve(sentence.ticket.future, error)
+    def turn(self) -> None:
+        """Do what was called for, let newcomers join, and take one step in every search."""
+        with self._changed:
+            calls, self._calls = self._calls, deque()
+            newcomers = self._newcomers()
+        for call in calls:
+            self._answer(call)
+        begin, missing = time.monotonic(), len(self._answers)
+        for settings, running in list(self._running.items()):
+            try:
+                self._go_on(running, newcomers.get(settings, {}))
+            except Exception as error:  # Whatever it is, it is this search's: others go on.
+                tickets = {each.ticket for each in running.sentences.values()}
+                self._answers += [(ticket.future, error) for ticket in tickets]
+                running.sentences.clear()
+            if not running.sentences:
+                del self._running[settings]
         seconds = time.monotonic() - begin
-        self._batches.observe(len(sentences))
         self._seconds.inc(seconds)
-        self._tokens.inc(sum(len(sentence.ids) + 1 for sentence in sentences))
-        speed = len(sentences) / max(seconds, 1e-6)
-        self._speed = speed if not self._speed else 0.8 * self._speed + 0.2 * speed
+        self._speed.note(len(self._answers) - missing, seconds)
+        self._hand_over()
+
+    def _newcomers(self) -> dict[SearchSettings, dict[int, _Sentence]]:
+        """Take from the queue, in its order, what can begin now."""
+        newcomers: dict[SearchSettings, dict[int, _Sentence]] = {}
+        left: list[_Sentence] = []
+        while self._waiting:
+            sentence = self._waiting.popleft()
+            settings = sentence.ticket.settings
+            running = self._running.get(settings)
+            if running is None:
+                if len(self._running) >= _MOST_SEARCHES:
+                    # Nobody overtakes it, so that one of those searches comes to its end.
+                    left.append(sentence)
+                    break
+                search = self._translator.search(settings, self._tell)
+                running = self._running[settings] = _Running(search)
+            # Most often, all who wait want the same settings.
+            number_waiting = 1 + len(self._waiting)
+            may_join = settings in newcomers or running.search.accepts(number_waiting)
+            if not may_join or not running.has_room(sentence):
+                left.append(sentence)
+            else:
+                number = next(self._numbers)
+                newcomers.setdefault(settings, {})[number] = sentence
+                running.enter(number, sentence)
+        self._waiting.extendleft(reversed(left))
+        return newcomers
+
+    def _go_on(self, running: _Running, newcomers: dict[int, _Sentence]) -> None:
+        """Take one step of a search."""
+        unwanted = [n for n, each in running.sentences.items() if not each.ticket.wanted]
+        running.search.drop(unwanted)
+        for number in unwanted:
+            running.leave(number)
+        joining = {n: each.ids for n, each in newcomers.items() if n in running.sentences}
+        if joining:
+            self._tokens.inc(sum(len(ids) + 1 for ids in joining.values()))
+            self._take(running, running.search.add(joining))
+        if running.search.is_ready:
+            self._batches.observe(len(running.search))
+            self._take(running, running.search.advance())
+
+    def _take(self, running: _Running, found: Found) -> None:
+        """Note what was found; a ticket that has everything is ready to be answered."""
+        for number, hypotheses in found:
+            sentence = running.leave(number)
+            ticket = sentence.ticket
+            ticket.results[sentence.place] = hypotheses
+            ticket.missing -= 1
+            if not ticket.missing:
+                self._answers.append((ticket.future, ticket.results))
 
     def _answer(self, call: _Call) -> None:
         if call.future.cancelled():
             return
         try:
-            result = call.function()
+            self._answers.append((call.future, call.function()))
         except Exception as error:  # It goes to whoever asked.
-            self._resolve(call.future, error)
+            self._answers.append((call.future, error))
+
+    def _tell(self) -> None:
+        """Wake the thread that computes."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def _hand_over(self) -> None:
+        """Tell the event loop what there is to answer."""
+        answers, self._answers = self._answers, []
+        if answers and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(_resolve, answers)
+
+
+@dataclass
+class _Speed:
+    """Sentences a second, lately."""
+
+    per_second: float = 0.0
+    _sentences: int = 0
+    _seconds: float = 0.0
+
+    def note(self, sentences: int, seconds: float) -> None:
+        self._sentences += sentences
+        self._seconds += seconds
+        if self._seconds > 1 and self._sentences:
+            self.per_second = self._sentences / self._seconds
+            self._sentences, self._seconds = 0, 0.0
+
+    def seconds_for(self, sentences: int) -> float:
+        """Return how long so many will take; a second where nothing is known yet."""
+        return sentences / self.per_second if self.per_second else 1.0
+
+
+def _resolve(answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    for future, result in answers:
+        if future.done():
+            continue
+        if isinstance(result, Exception):
+            future.set_exception(result)
         else:
-            self._resolve(call.future, result)
-
-    def _resolve(self, future: asyncio.Future[Any], result: Any) -> None:
-        """Hand a result, or an error, to the event loop."""
-
-        def hand_over() -> None:
-            if future.done():
-                return
-            if isinstance(result, Exception):
-                future.set_exception(result)
-            else:
-                future.set_result(result)
-
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(hand_over)
-
-
-@dataclass(frozen=True)
-class _Watcher:
-    """Looks on while a batch is searched: hands out results, gives up what nobody waits for."""
-
-    sentences: list[_Sentence]
-    resolve: Callable[[asyncio.Future[Any], Any], None]
-    lock: threading.Lock = field(default_factory=threading.Lock)
-    """An engine may search in several threads, each of which is done with some sentences."""
-
-    def unwanted(self) -> Collection[int]:
-        return {n for n, sentence in enumerate(self.sentences) if not sentence.ticket.wanted}
-
-    def done(self, number: int, results: list[Hypothesis]) -> None:
-        sentence = self.sentences[number]
-        ticket = sentence.ticket
-        with self.lock:
-            ticket.results[sentence.place] = results
-            ticket.missing -= 1
-            complete = not ticket.missing
-        if complete:
-            self.resolve(ticket.future, ticket.results)
+            future.set_result(result)

@@ -6,15 +6,120 @@ searches with all of them. On two cores a sentence alone took three times as lon
 thread had computed before.
 """
 
+import os
+import sys
+import threading
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from concurrent.futures import Future
+from typing import Any, Protocol, TypeVar
+
+from headwise.serving.logs import log_error
 
 T = TypeVar("T")
 
-_thread = ThreadPoolExecutor(1, thread_name_prefix="compute")
+_NICENESS = 5
 
 
-def compute(function: Callable[[], T]) -> T:
-    """Call a function in the thread that computes, after what waits for it already."""
-    return _thread.submit(function).result()
+class Work(Protocol):
+    """Something to do, a bit at a time."""
+
+    def due(self) -> float | None:
+        """Return in how many seconds there may be something to do; None: not before it is told."""
+        ...
+
+    def turn(self) -> None:
+        """Do a bit of it."""
+        ...
+
+
+class Computer:
+    """A thread that does what it is called for, and several kinds of work in turns."""
+
+    def __init__(self) -> None:
+        self.changed = threading.Condition()
+        """Is held while anything is added to work, and notified of it."""
+        self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._work: list[Work] = []
+        self._under_way: Work | None = None
+        self._thread: threading.Thread | None = None
+
+    def call(self, function: Callable[[], T]) -> T:
+        """Call a function in the thread, before anything else, and return what it returns."""
+        future: Future[T] = Future()
+        with self.changed:
+            self._calls.append((function, future))
+            self._wake()
+        return future.result()
+
+    def add(self, work: Work) -> None:
+        """Have something done from now on."""
+        with self.changed:
+            self._work.append(work)
+            self._wake()
+
+    def has(self, work: Work) -> bool:
+        """Return whether something is done, and has not come to a bad end."""
+        return work in self._work
+
+    def remove(self, work: Work, seconds: float) -> None:
+        """Have something done no more; wait so long for the bit that is under way."""
+        with self.changed:
+            if work in self._work:
+                self._work.remove(work)
+            self.changed.wait_for(lambda: self._under_way is not work, seconds)
+
+    def _wake(self) -> None:
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="compute", daemon=True)
+            self._thread.start()
+        self.changed.notify_all()
+
+    def _run(self) -> None:
+        _step_back()
+        while True:
+            with self.changed:
+                while not self._calls and (seconds := self._soonest()) != 0:
+                    self.changed.wait(seconds)
+                calls, self._calls = self._calls, deque()
+                work = list(self._work)
+            for function, future in calls:
+                try:
+                    future.set_result(function())
+                except BaseException as error:
+                    future.set_exception(error)
+            for each in work:
+                self._turn(each)
+
+    def _turn(self, work: Work) -> None:
+        with self.changed:
+            if work not in self._work:
+                return
+            self._under_way = work
+        try:
+            work.turn()
+        except Exception:  # A mistake of ours. Others go on, and the server is not ready any more.
+            log_error("a model has ended")
+            with self.changed:
+                self._work.remove(work)
+        finally:
+            with self.changed:
+                self._under_way = None
+                self.changed.notify_all()
+
+    def _soonest(self) -> float | None:
+        return min((due for each in self._work if (due := each.due()) is not None), default=None)
+
+
+def _step_back() -> None:
+    """Let whoever reads and answers go first, where a thread can be told so by itself.
+
+    What it starts does the same: OpenMP's threads, and CTranslate2's. Without it, 32 clients got
+    345 sentences a second from CTranslate2 on two cores, with it 380: whoever was answered came
+    again sooner.
+    """
+    if sys.platform == "linux":
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+
+
+computer = Computer()

@@ -8,7 +8,8 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Callable, Collection, Mapping
+import time
+from collections.abc import Callable, Collection
 from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from urllib.parse import parse_qs
@@ -19,6 +20,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headwise.errors import ConfigError
 from headwise.files import replace_file
+from headwise.serving.logs import log
 
 COOKIE = "headwise_key"
 OPEN = ("/healthz", "/readyz")
@@ -30,40 +32,27 @@ Refuse = Callable[[Scope, bool], Response]
 _LINE = re.compile(r"([0-9a-f]{64}) (\S+)")
 _NAME = re.compile(r"[\w.@-]{1,64}")
 
+_LOOK_SECONDS = 1.0
+"""How long a file that was changed may go unnoticed."""
+
 
 class Keys:
-    """The keys that are accepted, by their hashes."""
+    """The keys that are accepted, by their hashes: those of a file, as it is now."""
 
-    def __init__(self, names: Mapping[str, str]) -> None:
-        """Take the name of each key's holder by the key's hash."""
-        self._names = dict(names)
-
-    @classmethod
-    def read(cls, path: Path) -> "Keys":
-        """Read a file of keys."""
-        try:
-            lines = path.read_text("utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"{path}: cannot read the keys: {error}") from error
-        names = {}
-        for number, line in enumerate(lines, start=1):
-            if not line.strip() or line.startswith("#"):
-                continue
-            match = _LINE.fullmatch(line.strip())
-            if match is None:
-                raise ConfigError(
-                    f"{path}:{number}: not a hash and a name: "
-                    "`headwise serve --keys FILE --new-key NAME` adds such lines"
-                )
-            names[match[1]] = match[2]
-        if not names:
+    def __init__(self, path: Path) -> None:
+        """Read a file of keys, of which there must be some to begin with."""
+        self._path = path
+        self._stamp = _stamp_of(path)
+        self._names = _names_in(path)
+        self._look_at = time.monotonic() + _LOOK_SECONDS
+        if not self._names:
             raise ConfigError(
                 f"{path}: has no keys: add one with `headwise serve --keys {path} --new-key NAME`"
             )
-        return cls(names)
 
     def holder(self, key: str) -> str | None:
         """Return whose key this is; None if it is nobody's. Takes as long whosever it is."""
+        self._look_again()
         digest = _digest(key)
         found = None
         for known, name in self._names.items():
@@ -71,13 +60,58 @@ class Keys:
                 found = name
         return found
 
+    def _look_again(self) -> None:
+        """Read the file again if it has changed; one that cannot be read changes nothing."""
+        if time.monotonic() < self._look_at:
+            return
+        self._look_at = time.monotonic() + _LOOK_SECONDS
+        stamp = _stamp_of(self._path)
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._names = _names_in(self._path)
+        except ConfigError as error:
+            log("keys not read", error=str(error))
+        else:
+            log("keys read", keys=len(self._names))
+
+
+def _stamp_of(path: Path) -> tuple[int, ...]:
+    """Return what changes with a file."""
+    try:
+        status = path.stat()
+    except OSError:
+        return ()
+    return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+def _names_in(path: Path) -> dict[str, str]:
+    """Return the names of the holders of all keys in a file, by the keys' hashes."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: cannot read the keys: {error}") from error
+    names = {}
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        match = _LINE.fullmatch(line.strip())
+        if match is None:
+            raise ConfigError(
+                f"{path}:{number}: not a hash and a name: "
+                "`headwise serve --keys FILE --new-key NAME` adds such lines"
+            )
+        names[match[1]] = match[2]
+    return names
+
 
 def add_key(path: Path, name: str) -> str:
     """Make a key for somebody, add it to a file of keys, and return it: it is not kept."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{name!r} is no name for a key: use letters, digits, '.', '-' and '_'")
     if path.exists():
-        Keys.read(path)
+        _names_in(path)
         before = path.read_text("utf-8").rstrip("\n") + "\n"
     else:
         before = "# SHA-256 of each key, and whose it is. Remove a line to revoke a key.\n"

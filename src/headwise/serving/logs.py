@@ -39,6 +39,11 @@ def log(event: str, **fields: object) -> None:
     _LOG.info(event, extra={"fields": fields})
 
 
+def log_error(event: str, **fields: object) -> None:
+    """Write an event, with the exception that is being handled."""
+    _LOG.error(event, exc_info=True, extra={"fields": fields})
+
+
 def configure() -> None:
     """Send our events and uvicorn's warnings to stderr."""
     handler = logging.StreamHandler(sys.stderr)

@@ -32,7 +32,7 @@ class Metrics:
         )
         self.batches = Histogram(
             "headwise_batch_sentences",
-            "Sentences that were searched together.",
+            "Sentences that were searched together, step by step.",
             ("model",),
             buckets=_SENTENCES,
             registry=self.registry,

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -9,6 +10,7 @@ from starlette.requests import Request
 
 from headwise.inspect.attention import AttentionRecord, attention_record
 from headwise.serving.batching import Batcher
+from headwise.serving.compute import computer
 from headwise.serving.limits import Limits, RefusedError, too_long
 from headwise.serving.metrics import Metrics
 from headwise.serving.models import Models, ServedModel
@@ -17,29 +19,44 @@ from headwise.tasks.translation import Translation
 T = TypeVar("T")
 
 
+@dataclass(eq=False)
+class _Waiting:
+    """A request whose answer is waited for, unless that is ended before."""
+
+    scope: asyncio.Timeout
+    refusal: RefusedError | None = None
+
+    def end(self, refusal: RefusedError) -> None:
+        """Let the request be refused, unless it is just being so."""
+        if self.refusal is None and not self.scope.expired():
+            self.refusal = refusal
+            self.scope.reschedule(asyncio.get_running_loop().time())
+
+
 class Service:
     """Every model with its queue, and whether requests are taken."""
 
     def __init__(self, models: Models, limits: Limits, metrics: Metrics) -> None:
         self.models, self.limits, self.metrics = models, limits, metrics
         self._batchers = {
-            model.name: Batcher(model.name, model.translator, limits, metrics)
+            model.name: Batcher(model.name, model.translator, limits, metrics, computer.changed)
             for model in models.all
         }
         self._accepting = False
-        self._given_up = asyncio.Event()
+        self._waiting: set[_Waiting] = set()
         metrics.ready.set_function(lambda: float(self.is_ready))
 
     def start(self) -> None:
         """Take requests from now on; to be called in the event loop that will bring them."""
         for batcher in self._batchers.values():
             batcher.start()
+            computer.add(batcher)
         self._accepting = True
 
     @property
     def is_ready(self) -> bool:
-        """Whether requests are taken, and every model is there to answer them."""
-        return self._accepting and all(each.is_alive for each in self._batchers.values())
+        """Whether requests are taken, and there is somebody to answer them."""
+        return self._accepting and all(map(computer.has, self._batchers.values()))
 
     def stop_accepting(self) -> None:
         """Take no more requests; those that are here may finish. Safe in a signal handler."""
@@ -47,14 +64,15 @@ class Service:
 
     def give_up(self) -> None:
         """End the requests that are still here."""
-        self._given_up.set()
+        for waiting in self._waiting:
+            waiting.end(
+                RefusedError(503, "the server is stopping: try again in a moment", retry_after=5)
+            )
 
     def close(self) -> None:
-        """End the models' threads; one that is in the middle of a batch gets a second for it."""
+        """End the work; a batch that is under way gets a second for it."""
         for batcher in self._batchers.values():
-            batcher.close()
-        for batcher in self._batchers.values():
-            batcher.join(1.0)
+            computer.remove(batcher, 1.0)
 
     async def translate(
         self,
@@ -122,30 +140,22 @@ class Service:
 
     async def for_client(self, request: Request, work: Coroutine[Any, Any, T]) -> T:
         """Wait for work as long as the client does and the deadline and the server allow."""
-        task = asyncio.ensure_future(work)
-        leaving = asyncio.ensure_future(_disconnected(request))
-        stopping = asyncio.ensure_future(self._given_up.wait())
-        others = {leaving, stopping}
         try:
-            done, _ = await asyncio.wait(
-                {task, *others},
-                timeout=self.limits.deadline,
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if task in done:
-                return task.result()
-        finally:
-            for each in (task, *others):
-                each.cancel()
-        if leaving in done:
-            raise RefusedError(499, "the client has left")
-        if stopping in done:
-            raise RefusedError(503, "the server is stopping: try again in a moment", retry_after=5)
-        raise RefusedError(
-            504,
-            f"this took longer than {self.limits.deadline:g} seconds: send less at a time, "
-            "or try again in a moment",
-        )
+            async with asyncio.timeout(self.limits.deadline) as scope:
+                waiting = _Waiting(scope)
+                self._waiting.add(waiting)
+                leaving = asyncio.ensure_future(_end_with_client(request, waiting))
+                try:
+                    return await work
+                finally:
+                    self._waiting.discard(waiting)
+                    leaving.cancel()
+        except TimeoutError as error:
+            raise waiting.refusal or RefusedError(
+                504,
+                f"this took longer than {self.limits.deadline:g} seconds: send less at a time, "
+                "or try again in a moment",
+            ) from error
 
     def _check_size(self, texts: Sequence[str]) -> None:
         if len(texts) > self.limits.texts:
@@ -155,7 +165,8 @@ class Service:
             raise too_long("characters", characters, self.limits.characters)
 
 
-async def _disconnected(request: Request) -> None:
-    """Return once the client has left."""
+async def _end_with_client(request: Request, waiting: _Waiting) -> None:
+    """Give a request up once its client has left."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
+    waiting.end(RefusedError(499, "the client has left"))

@@ -2,7 +2,7 @@
 
 import math
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -10,7 +10,14 @@ import torch
 from torch import Tensor
 
 from headwise.config import Vocab
-from headwise.decoding import Hypothesis, SearchSettings, Watcher, beam_search, sample
+from headwise.decoding import (
+    BeamSearch,
+    Found,
+    Hypothesis,
+    SearchSettings,
+    beam_search,
+    sample,
+)
 from headwise.model import Trace, Transformer
 
 R = TypeVar("R")
@@ -18,6 +25,11 @@ R = TypeVar("R")
 _BATCH_SENTENCES = 128
 _BATCH_TOKENS = 16_384
 """Source positions, padding and all hypotheses counted, that are searched at a time."""
+
+
+_JOIN_SHARE = 4
+_JOIN_STEPS = 4
+"""Newcomers join a search once they would make this part of it, but after so many steps anyway."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,28 +58,28 @@ class TorchEngine:
         settings: SearchSettings,
         max_extra_tokens: int,
         prefixes: list[list[int]] | None = None,
-        watcher: Watcher[list[Hypothesis]] | None = None,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each source, best first.
 
         Sources are ids without the end of the sentence, as outputs are; an output has at most
-        `max_extra_tokens` more than its source, and begins with its prefix, if it has one. What a
-        `watcher` gives up ends with the next step; it may be asked and told by several threads.
+        `max_extra_tokens` more than its source, and begins with its prefix, if it has one.
         """
 
         def search(numbers: list[int], src: Tensor) -> list[list[Hypothesis]]:
-            limits = self._limits([sources[number] for number in numbers], max_extra_tokens)
+            limits = self.limits([sources[number] for number in numbers], max_extra_tokens)
             begun = None if prefixes is None else _rows([prefixes[n] for n in numbers], src.device)
-            return beam_search(
-                self.model.step,
-                self.model.start(src),
-                limits,
-                settings,
-                begun,
-                None if watcher is None else _BatchWatcher(watcher, numbers),
-            )
+            return beam_search(self.model.step, self.model.start(src), limits, settings, begun)
 
         return self._in_batches(sources, settings.beam, search)
+
+    def search(
+        self,
+        settings: SearchSettings,
+        max_extra_tokens: int,
+        on_ready: Callable[[], None] = lambda: None,
+    ) -> "TorchSearch":
+        """Begin a search that sentences join and leave while others go on."""
+        return TorchSearch(self, settings, max_extra_tokens)
 
     def sample(
         self,
@@ -86,7 +98,7 @@ class TorchEngine:
 
         def draw(numbers: list[int], src: Tensor) -> list[list[Hypothesis]]:
             rows = torch.arange(len(numbers), device=src.device).repeat_interleave(count)
-            limits = self._limits([sources[number] for number in numbers], max_extra_tokens)
+            limits = self.limits([sources[number] for number in numbers], max_extra_tokens)
             found = sample(
                 self.model.step,
                 self.model.start(src).select(rows),
@@ -136,7 +148,7 @@ class TorchEngine:
         """Return every attention weight of reading a source and writing a target and its end."""
         trace = Trace()
         with torch.inference_mode():
-            src = _padded([source], self._device())
+            src = self.padded([source])
             tgt_in = torch.tensor([[Vocab.bos, *target]], device=src.device)
             self.model.hidden(src, tgt_in, trace)
         return trace
@@ -154,7 +166,7 @@ class TorchEngine:
         results: dict[int, R] = {}
         with torch.inference_mode():
             for numbers in self._batches(sources, rows_each):
-                src = _padded([sources[number] for number in numbers], self._device())
+                src = self.padded([sources[number] for number in numbers])
                 results.update(zip(numbers, work(numbers, src), strict=True))
         return [results[number] for number in range(len(sources))]
 
@@ -175,29 +187,65 @@ class TorchEngine:
         most = config.max_positions - 1 if config.positions == "learned" else sys.maxsize
         return min(len(source) + max_extra_tokens, most)
 
-    def _limits(self, sources: list[list[int]], max_extra_tokens: int) -> Tensor:
+    def limits(self, sources: list[list[int]], max_extra_tokens: int) -> Tensor:
+        """Return how many tokens the translation of each source may have."""
         lengths = [self.longest_output(source, max_extra_tokens) for source in sources]
         return torch.tensor(lengths, device=self._device())
+
+    def padded(self, sources: list[list[int]]) -> Tensor:
+        """Return sources with their ends as rows of equal length."""
+        return _padded(sources, self._device())
 
     def _device(self) -> torch.device:
         return self.model.output.weight.device
 
 
-@dataclass(frozen=True)
-class _BatchWatcher:
-    """A watcher of all sentences as one of a batch, whose rows have numbers of their own."""
+class TorchSearch:
+    """One search of a TorchEngine, which sentences join and leave while others go on."""
 
-    watcher: Watcher[list[Hypothesis]]
-    numbers: list[int]
+    def __init__(
+        self, engine: TorchEngine, settings: SearchSettings, max_extra_tokens: int
+    ) -> None:
+        self._engine, self._max_extra_tokens = engine, max_extra_tokens
+        self._beams = BeamSearch(engine.model.step, settings)
+        self._steps = 0  # Since somebody joined.
 
-    def unwanted(self) -> Collection[int]:
-        unwanted = self.watcher.unwanted()
-        if not unwanted:
-            return ()
-        return [place for place, number in enumerate(self.numbers) if number in unwanted]
+    def __len__(self) -> int:
+        """Return how many sentences are under way."""
+        return len(self._beams)
 
-    def done(self, sentence: int, results: list[Hypothesis]) -> None:
-        self.watcher.done(self.numbers[sentence], results)
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is a step to take."""
+        return len(self) > 0
+
+    def accepts(self, newcomers: int) -> bool:
+        """Return whether newcomers are many enough, or have waited for others long enough.
+
+        To read few sources costs almost as much as to read many, and all wait meanwhile.
+        """
+        return newcomers * _JOIN_SHARE >= len(self) or self._steps >= _JOIN_STEPS
+
+    def add(self, sources: Mapping[int, list[int]]) -> Found:
+        """Begin with new sentences, known by their numbers; return those that are done by it."""
+        self._steps = 0
+        texts = list(sources.values())
+        with torch.inference_mode():
+            src = self._engine.padded(texts)
+            numbers = torch.tensor(list(sources), device=src.device)
+            limits = self._engine.limits(texts, self._max_extra_tokens)
+            return self._beams.add(self._engine.model.start(src), numbers, limits)
+
+    def advance(self) -> Found:
+        """Take one step; return the sentences that are done by it."""
+        self._steps += 1
+        with torch.inference_mode():
+            return self._beams.advance()
+
+    def drop(self, numbers: Collection[int]) -> None:
+        """Give up some sentences."""
+        with torch.inference_mode():
+            self._beams.drop(numbers)
 
 
 def _padded(sequences: list[list[int]], device: torch.device) -> Tensor:

@@ -1,29 +1,26 @@
 """Translation: a trained run as a function from text to text."""
 
-import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 import torch
 
 from headwise.config import Config
 from headwise.data import Subwords
-from headwise.decoding import Hypothesis, SearchSettings, Watcher
+from headwise.decoding import Hypothesis, SearchSettings
 from headwise.errors import RequestError
 from headwise.recipes import search_as
 from headwise.runs.directory import RunDirectory
 from headwise.runs.model import TrainedModel, load_model
-from headwise.tasks.sentences import split_sentences, split_to_fit
+from headwise.tasks.engine import Engine, OngoingSearch
+from headwise.tasks.prepared import Job, Part, Prepared, prepare
 from headwise.tasks.torch_engine import SamplingSettings, TorchEngine
 from headwise.tasks.tracing import TracedPair, traceable_ids
 
 _STRONGEST_PENALTY = 50
 """Of the exponents people use, 1 is large; numbers beyond this one overflow."""
-
-_HALF_PAIR = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,29 +55,6 @@ class Translation:
     def score(self) -> float:
         """The best translation's score."""
         return self.candidates[0].score if self.candidates else 0.0
-
-
-class Engine(Protocol):
-    """What searches for translations: ids in, hypotheses out."""
-
-    def translate(
-        self,
-        sources: list[list[int]],
-        settings: SearchSettings,
-        max_extra_tokens: int,
-        prefixes: list[list[int]] | None = None,
-        watcher: Watcher[list[Hypothesis]] | None = None,
-    ) -> list[list[Hypothesis]]:
-        """Translate sentences, given as ids without their ends, to at most so many more tokens.
-
-        With `prefixes`, each translation begins with the ids given for it. A `watcher` is told what
-        is found; whether it can give up a sentence is up to the engine.
-        """
-        ...
-
-    def token_log_probs(self, pairs: list[tuple[list[int], list[int]]]) -> list[list[float]]:
-        """Return the log-probability of each token of each target, then that of its end."""
-        ...
 
 
 class Translator:
@@ -200,7 +174,9 @@ class Translator:
         prepared = self.prepare(texts, split=split)
         begun = None if prefixes is None else self._begun(prepared, prefixes)
         if sampling is None:
-            return self.finish(prepared, self.search(prepared.sources, settings, begun))
+            extra = self.config.decode.max_extra_tokens
+            found = self._engine.translate(prepared.sources, settings, extra, begun)
+            return self.finish(prepared, found)
         if begun is not None:
             raise RequestError("a beginning can be forced when searching, not when sampling")
         drawn = self._torch_engine("sampling").sample(
@@ -213,42 +189,34 @@ class Translator:
         )
         return self.finish(prepared, drawn)
 
-    def prepare(self, texts: Sequence[str], *, split: bool = False) -> "Prepared":
+    def prepare(self, texts: Sequence[str], *, split: bool = False) -> Prepared:
         """Cut texts into the sentences that are to be searched for: the first part of `translate`.
 
-        With `search` and `finish`, the others, a server searches for sentences of many at once.
+        With `search` and `finish` a server does the same for the sentences of many at once.
         """
-        jobs = [self._job(text, split) for text in texts]
-        parts = [
-            _Part(text=part, ids=self._source.encode(part.strip()), place=(number, place))
-            for number, job in enumerate(jobs)
-            for place, part in enumerate(job.parts)
-        ]
-        return Prepared(jobs, parts)
+        return prepare(
+            texts,
+            self._source,
+            longest=self.longest_source,
+            language=self.config.data.source_language,
+            split=split,
+        )
 
     def search(
-        self,
-        sources: list[list[int]],
-        settings: SearchSettings,
-        prefixes: list[list[int]] | None = None,
-        watcher: Watcher[list[Hypothesis]] | None = None,
-    ) -> list[list[Hypothesis]]:
-        """Search for the translations of sentences, given as ids, with the ids they begin with."""
-        extra = self.config.decode.max_extra_tokens
-        return self._engine.translate(sources, settings, extra, prefixes, watcher)
+        self, settings: SearchSettings, on_ready: Callable[[], None] = lambda: None
+    ) -> OngoingSearch:
+        """Begin a search that sentences, given as ids, can be added to while it goes on.
+
+        `on_ready` is called, from any thread, by a search that has become ready by itself.
+        """
+        return self._engine.search(settings, self.config.decode.max_extra_tokens, on_ready)
 
     def finish(
-        self, prepared: "Prepared", found: Sequence[Sequence[Hypothesis]]
+        self, prepared: Prepared, found: Sequence[Sequence[Hypothesis]]
     ) -> list[Translation]:
         """Make translations of what was found for the sources of prepared texts."""
         hypotheses = iter(found)
-        translated = iter(
-            [
-                self._translation(part, next(hypotheses) if part.wanted else ())
-                for part in prepared.parts
-            ]
-        )
-        return [self._result(job, translated) for job in prepared.jobs]
+        return [self._result(job, hypotheses) for job in prepared.jobs]
 
     def token_log_probs(self, translations: Sequence[Translation]) -> list[list[float]]:
         """Return how probable each token of the best candidates was, and their ends, as logarithms.
@@ -333,27 +301,7 @@ class Translator:
             raise RequestError(f"{what} needs the torch engine")
         return self._engine
 
-    def _job(self, text: str, split: bool) -> "_Job":
-        if "\0" in text:
-            raise RequestError("a text with a NUL character cannot be translated")
-        if _HALF_PAIR.search(text):
-            raise RequestError("a text with half of a surrogate pair is no Unicode text")
-        if not text.strip():
-            return _Job(text, [], False)
-        # The number of characters first: it bounds the work of encoding what is absurdly long.
-        if not split and len(text) <= 16 * self.longest_source:
-            ids = self._source.encode(text)
-            if len(ids) <= self.longest_source:
-                return _Job(text, [text], False)
-        language = self.config.data.source_language
-        if split and len(text) <= 16 * self.longest_source:
-            parts = split_sentences(text, language)
-            fitting = [p for p in parts if len(self._source.encode(p)) <= self.longest_source]
-            if len(fitting) == len(parts):
-                return _Job(text, parts, len(parts) > 1)
-        return _Job(text, split_to_fit(text, self._source, self.longest_source, language), True)
-
-    def _begun(self, prepared: "Prepared", prefixes: Sequence[str]) -> list[list[int]]:
+    def _begun(self, prepared: Prepared, prefixes: Sequence[str]) -> list[list[int]]:
         """Return the ids that the translation of each source of the texts must begin with."""
         if len(prefixes) != len(prepared.jobs):
             raise RequestError(f"{len(prepared.jobs):,} texts but {len(prefixes):,} beginnings")
@@ -371,7 +319,7 @@ class Translator:
             begun.append(ids)
         return [begun[text] for text, _ in prepared.places]
 
-    def _translation(self, part: "_Part", hypotheses: Sequence[Hypothesis]) -> Translation:
+    def _translation(self, part: Part, hypotheses: Sequence[Hypothesis]) -> Translation:
         return Translation(
             source=part.text,
             candidates=tuple(self._candidate(hypothesis) for hypothesis in hypotheses),
@@ -390,8 +338,8 @@ class Translator:
             ids=hypothesis.ids,
         )
 
-    def _result(self, job: "_Job", translated: Iterator[Translation]) -> Translation:
-        parts = [next(translated) for _ in job.parts]
+    def _result(self, job: Job, found: Iterator[Sequence[Hypothesis]]) -> Translation:
+        parts = [self._translation(part, next(found) if part.wanted else ()) for part in job.parts]
         if not job.is_split:
             return parts[0] if parts else Translation(source=job.text, candidates=())
         best = [part.candidates[0] for part in parts if part.candidates]
@@ -414,45 +362,3 @@ class Translator:
             source_tokens=tuple(token for part in parts for token in part.source_tokens),
             parts=tuple(parts),
         )
-
-
-@dataclass(frozen=True)
-class _Job:
-    """A text and the sentences it is to be translated by."""
-
-    text: str
-    parts: list[str]
-    is_split: bool
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Part:
-    """A sentence of a text."""
-
-    text: str
-    ids: list[int]
-    place: tuple[int, int]
-    """The number of its text, and its own within that."""
-
-    @property
-    def wanted(self) -> bool:
-        """Whether there is anything to translate: not where there is only white space."""
-        return bool(self.text.strip())
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """Texts cut into sentences."""
-
-    jobs: list[_Job]
-    parts: list[_Part]
-
-    @property
-    def sources(self) -> list[list[int]]:
-        """The ids of every sentence that is to be searched for."""
-        return [part.ids for part in self.parts if part.wanted]
-
-    @property
-    def places(self) -> list[tuple[int, int]]:
-        """The number of each such sentence's text, and its own within that."""
-        return [part.place for part in self.parts if part.wanted]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from headwise.config import Vocab
-from headwise.decoding import Hypothesis, SearchSettings, beam_search
+from headwise.decoding import BeamSearch, Found, Hypothesis, SearchSettings, beam_search
 from headwise.decoding.best import log_normalisers, top_sums
 
 EOS, A, B = Vocab.eos, 4, 5
@@ -25,6 +25,16 @@ class Prefixes:
         assert rows.shape[0] % group == 0
         return Prefixes([self.rows[row] for row in rows.tolist()])
 
+    def rest(self, sources: Tensor) -> "Prefixes":
+        return self
+
+    def replace(self, sources: Tensor, other: "Prefixes") -> "Prefixes":
+        rows, width = list(self.rows), len(other.rows) // sources.shape[0]
+        for number, source in enumerate(sources.tolist()):
+            theirs = other.rows[number * width : (number + 1) * width]
+            rows[source * width : (source + 1) * width] = theirs
+        return Prefixes(rows)
+
 
 class Table:
     """A model given by the probabilities of next tokens after a prefix; its start is its name."""
@@ -33,8 +43,8 @@ class Table:
         self.size, self.tables = size, tables
         self.steps = 0
 
-    def start(self) -> Prefixes:
-        return Prefixes([(-1 - number,) for number in range(len(self.tables))])
+    def start(self, *numbers: int) -> Prefixes:
+        return Prefixes([(-1 - n,) for n in numbers or range(len(self.tables))])
 
     def step(self, ids: Tensor, state: Prefixes) -> tuple[Tensor, Prefixes]:
         self.steps += 1
@@ -121,20 +131,27 @@ def brute_force(
             log_prob = 0.0
             for place, token in enumerate((*ids, EOS)):
                 log_prob += math.log(table[ids[:place]][token])
-            scored.append((log_prob / float(settings.length_penalty(length + 1)), ids))
+            penalty = settings.length_penalty(torch.tensor(length + 1.0, dtype=torch.float64))
+            scored.append((log_prob / penalty.item(), ids))
     return sorted(scored, reverse=True)
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("penalty", ["gnmt", "power"])
-def test_an_exhaustive_beam_is_brute_force(seed: int, penalty: str) -> None:
-    generator = torch.Generator().manual_seed(seed)
-    limit, table = 3, {}
+def random_table(limit: int, generator: torch.Generator) -> dict[tuple[int, ...], dict[int, float]]:
+    """Make up the probabilities of three words and the end after each of their sequences."""
+    table = {}
     for length in range(limit + 1):
         for ids in itertools.product(range(4, 7), repeat=length):
             probabilities = torch.rand(4, generator=generator, dtype=torch.float64)
             probabilities = (4 * probabilities).softmax(0).tolist()
             table[ids] = dict(zip((EOS, 4, 5, 6), probabilities, strict=True))
+    return table
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("penalty", ["gnmt", "power"])
+def test_an_exhaustive_beam_is_brute_force(seed: int, penalty: str) -> None:
+    limit = 3
+    table = random_table(limit, torch.Generator().manual_seed(seed))
     settings = SearchSettings(beam=40, alpha=0.8, penalty=penalty, nbest=10)  # type: ignore[arg-type]
     model = Table(7, [table])
     found = beam_search(model.step, model.start(), torch.tensor([limit]), settings)[0]
@@ -216,30 +233,51 @@ def test_normalisers_are_torchs_for_any_number_of_rows() -> None:
     torch.testing.assert_close(log_normalisers(logits), logits.logsumexp(1))
 
 
-class Impatient:
-    """A watcher that gives up one sentence once another is done."""
+@pytest.mark.parametrize("stop", ["bound", "count"])
+def test_sentences_that_come_later_are_searched_as_if_alone(stop: str) -> None:
+    generator = torch.Generator().manual_seed(7)
+    tables = [random_table(6, generator) for _ in range(9)]
+    settings = SearchSettings(beam=3, nbest=3, alpha=2.0, stop=stop, min_length=1)  # type: ignore[arg-type]
+    limits = torch.tensor([6, 2, 6, 5, 6, 1, 6, 6, 4])
+    begun = torch.zeros(9, 2, dtype=torch.long)
+    begun[2], begun[6, 0] = torch.tensor([5, 6]), 4
+    alone = []
+    for number in range(9):
+        model, one = Table(7, tables), slice(number, number + 1)
+        start = model.start(number)
+        alone.append(beam_search(model.step, start, limits[one], settings, begun[one])[0])
+    model = Table(7, tables)
+    search = BeamSearch(model.step, settings)
+    found: Found = []
+    comes = {0: [0, 1], 2: [2], 3: [3, 4, 5], 5: [6], 14: [7, 8]}
+    for step in range(40):
+        if numbers := comes.get(step):
+            # Those who may begin as they like come without prefixes.
+            prefixes = begun[numbers] if begun[numbers].any() else None
+            start = model.start(*numbers)
+            found += search.add(start, torch.tensor(numbers), limits[numbers], prefixes)
+        found += search.advance()
+        if step == 13:
+            assert not search, "all have left, and still somebody may come"
+    assert not search
+    assert search.advance() == []
+    assert sorted(number for number, _ in found) == list(range(9))
+    assert dict(found) == dict(enumerate(alone))
+    assert len(alone[2]) == 3
 
-    def __init__(self) -> None:
-        self.told: list[int] = []
 
-    def unwanted(self) -> list[int]:
-        return [0] if 1 in self.told else []
-
-    def done(self, sentence: int, results: list[Hypothesis]) -> None:
-        self.told.append(sentence)
-
-
-def test_a_sentence_that_nobody_wants_any_more_ends_with_the_next_step() -> None:
+def test_a_sentence_that_nobody_wants_any_more_is_given_up() -> None:
     endless = {(A,) * n: {A: 0.9, EOS: 0.1} for n in range(100)}
-    short = {(): {B: 1.0}, (B,): {EOS: 1.0}}
-    table, watcher = Table(6, [endless, short]), Impatient()
-    found = beam_search(
-        table.step,
-        table.start(),
-        torch.tensor([99, 99]),
-        SearchSettings(beam=1, stop="count"),
-        watcher=watcher,
-    )
-    assert watcher.told == [1, 0], "each is told of as soon as it is done"
-    assert table.steps == 3
-    assert found[1][0].ids == (B,)
+    short = {(): {B: 1.0}, (B,): {B: 1.0}, (B, B): {EOS: 1.0}}
+    table = Table(6, [endless, short, endless])
+    search = BeamSearch(table.step, SearchSettings(beam=1, stop="count"))
+    search.add(table.start(), torch.tensor([10, 11, 12]), torch.tensor([99, 99, 99]))
+    search.drop([])
+    search.drop([10, 7])
+    assert len(search) == 2
+    found = search.advance() + search.advance()
+    assert [(number, hypotheses[0].ids) for number, hypotheses in found] == [(11, (B, B))]
+    search.drop([12])
+    assert len(search) == 0
+    search.drop([12])
+    assert search.advance() == []

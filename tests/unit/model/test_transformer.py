@@ -1,3 +1,4 @@
+import itertools
 import math
 from collections.abc import Callable
 
@@ -8,7 +9,7 @@ from torch import nn
 
 from headwise.config import Config, ModelConfig, Vocab
 from headwise.errors import ConfigError, DataError
-from headwise.model import Allowed, Trace, Transformer
+from headwise.model import Allowed, State, Trace, Transformer
 from headwise.model.cache import KeyValueCache
 from headwise.model.dropout import dropout
 from headwise.model.layers import FeedForward, Residual, Stack
@@ -148,6 +149,77 @@ def test_rows_that_share_a_source_see_their_own_past_alone(build: Build, padded:
         said = torch.cat((said, 4 + numbers(9, 3)[:, None]), 1)
 
 
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("group", [1, 3])
+@pytest.mark.parametrize("variant", [{}, {"positions": "learned", "max_positions": 46}])
+def test_sources_come_and_leave_while_others_go_on(
+    build: Build, group: int, variant: dict[str, object]
+) -> None:
+    """Every row goes on as if it were alone, whoever came after it and whoever has left."""
+    model = build(**variant).eval()
+    generator = torch.Generator().manual_seed(3)
+
+    def number(high: int) -> int:
+        return int(torch.randint(high, (1,), generator=generator))
+
+    # Of each place, the source and what its rows have said; None where nobody is.
+    places: list[tuple[torch.Tensor, list[list[int]]] | None] = []
+
+    def newcomers(*lengths: int) -> State:
+        src = torch.full((len(lengths), max(lengths)), VOCAB.pad)
+        for row, length in enumerate(lengths):
+            src[row, :length] = torch.tensor([4 + number(19) for _ in range(length)])
+            said = [[VOCAB.bos, 4 + number(19)] for _ in range(group)]
+            places.append((src[row, :length], said))
+        _, state = model.step(torch.full((len(lengths),), VOCAB.bos), model.start(src))
+        return state.select(torch.arange(len(lengths)).repeat_interleave(group), group)
+
+    def rows_of(*sources: int) -> torch.Tensor:
+        return torch.tensor([n * group + row for n in sources for row in range(group)])
+
+    state = newcomers(5, 5)
+    columns, widths = [], []
+    for step in range(50):
+        ids = [said[-1] for place in places for said in (place[1] if place else [[7]] * group)]
+        logits, state = model.step(torch.tensor(ids), state)
+        for n, place in enumerate(places):
+            for row, said in enumerate(place[1] if place else []):
+                assert place is not None
+                alone = model(place[0][None], torch.tensor([said]))[0, -1]
+                torch.testing.assert_close(logits[n * group + row], alone, rtol=0, atol=1e-12)
+        follows = [number(group) for _ in range(len(places) * group)]
+        rows = rows_of(*range(len(places))) // group * group + torch.tensor(follows)
+        state = state.select(rows, group)
+        for n, place in enumerate(places):
+            if place is not None:
+                heads = follows[n * group : (n + 1) * group]
+                places[n] = (place[0], [[*place[1][head], 4 + number(19)] for head in heads])
+        if step in (3, 12):  # The second leaves; later the first, who is furthest.
+            gone = 1 if step == 3 else 0
+            state, places[gone] = state.rest(torch.tensor([gone])), None
+        if step == 5:  # Somebody with a longer source comes.
+            state = state.replace(torch.tensor([1]), newcomers(19))
+            places[1] = places.pop()
+        if step == 9:  # Two more places, for two who come.
+            state = state.select(rows_of(0, 1, 0, 0), group).rest(torch.tensor([2, 3]))
+            state = state.replace(torch.tensor([3, 2]), newcomers(2, 9))
+            places[2], places[3] = places[3], places[2]
+        if step in (20, 30):  # Somebody takes the place of one who has not finished.
+            state = state.replace(torch.tensor([0]), newcomers(40 if step == 20 else 4))
+            places[0] = places.pop()
+        widths.append(state.memories[0].keys.shape[2])
+        if step == 40:  # Only the second and the last stay.
+            state, places = state.select(rows_of(1, 3), group), [places[1], places[3]]
+        columns.append(state.caches[0].length)
+    assert [len(place[1][0]) for place in places if place] == [46, 42]
+    assert state.length == 45
+    # The longest past, and a tree of branches that have not met yet.
+    assert min(columns[30:]) <= (50 if group == 1 else 70)
+    widths = [width for width, _ in itertools.groupby(widths)]
+    assert widths == [5, 19, 40, 19], "padding goes with whoever needed it"
+    assert max(columns) <= 128, "branches that nobody follows are left out"
+
+
 def test_a_state_is_selected_before_its_first_step(build: Build) -> None:
     model = build().eval()
     src, tgt_in, _ = make_batch()
@@ -177,9 +249,9 @@ def test_growing_the_cache_copies_it_rarely(build: Build) -> None:
     rooms = set()
     for _ in range(100):
         _, state = model.step(torch.full((5,), 7), state)
-        keys = state.caches[0]._keys
-        assert keys is not None
-        rooms.add(keys.data_ptr())
+        buffers = state.caches[0]._buffers
+        assert buffers is not None
+        rooms.add(buffers[0].data_ptr())
     assert len(rooms) <= 4  # 16, 32, 64, 128
 
 

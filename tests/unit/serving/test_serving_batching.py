@@ -2,37 +2,74 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
 
-from headwise.decoding import Hypothesis, SearchSettings
-from headwise.serving.batching import Batcher
+from headwise.decoding import Found, Hypothesis, SearchSettings
+from headwise.serving import batching
+from headwise.serving.batching import _MOST_SEARCHES, Batcher
+from headwise.serving.compute import computer
 from headwise.serving.limits import Limits, RefusedError
 from headwise.serving.metrics import Metrics
 
 SETTINGS = SearchSettings()
+LONG = [9] * 50
 
 
 class Slow:
-    """Answers a source with itself, once it may; the shortest first."""
+    """Answers a source with itself after a step, once steps may be taken; LONG ones take longer.
+
+    It notes who joined and who was dropped.
+    """
 
     def __init__(self) -> None:
-        self.batches: list[list[list[int]]] = []
-        self.may = threading.Event()
+        self.joined: list[list[list[int]]] = []
+        self.dropped: list[int] = []
+        self.accepts = True
+        self.searches = self.steps = 0
+        self.may, self.may_end = threading.Event(), threading.Event()
         self.may.set()
-        self.unwanted: list[set[int]] = []
 
-    def search(self, sources: list[list[int]], settings: SearchSettings, watcher: Any) -> None:
-        self.batches.append(sources)
-        if [666] in sources:
+    def search(self, settings: SearchSettings, on_ready: Callable[[], None]) -> "SlowSearch":
+        self.searches += 1
+        return SlowSearch(self)
+
+
+class SlowSearch:
+    def __init__(self, slow: Slow) -> None:
+        self._slow = slow
+        self._sources: dict[int, list[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._sources)
+
+    @property
+    def is_ready(self) -> bool:
+        return bool(self._sources)
+
+    def accepts(self, newcomers: int) -> bool:
+        return self._slow.accepts
+
+    def add(self, sources: dict[int, list[int]]) -> Found:
+        self._slow.joined.append(list(sources.values()))
+        if [666] in sources.values():
             raise ValueError("a bug")
-        for number in sorted(range(len(sources)), key=lambda n: len(sources[n])):
-            if len(sources[number]) > 1:
-                assert self.may.wait(10)
-            self.unwanted.append(set(watcher.unwanted()))
-            watcher.done(number, [Hypothesis(tuple(sources[number]), 0.0, 0.0)])
+        self._sources.update(sources)
+        return []
+
+    def advance(self) -> Found:
+        assert self._slow.may.wait(10)
+        self._slow.steps += 1
+        time.sleep(0.001)
+        may_end = self._slow.may_end.is_set()
+        done = [number for number, ids in self._sources.items() if may_end or ids != LONG]
+        return [(n, [Hypothesis(tuple(self._sources.pop(n)), 0.0, 0.0)]) for n in done]
+
+    def drop(self, numbers: list[int]) -> None:
+        self._slow.dropped += [number for number in numbers if self._sources.pop(number, None)]
 
 
 @pytest.fixture
@@ -43,19 +80,20 @@ def slow() -> Slow:
 @pytest.fixture
 def run(slow: Slow) -> Callable[[Callable[[Batcher], Coroutine[Any, Any, None]]], None]:
     def go(test: Callable[[Batcher], Coroutine[Any, Any, None]]) -> None:
-        batcher = Batcher("m", slow, Limits(queue=4), Metrics())  # type: ignore[arg-type]
+        batcher = Batcher("m", slow, Limits(queue=6), Metrics(), computer.changed)  # type: ignore[arg-type]
 
         async def inside() -> None:
             batcher.start()
+            computer.add(batcher)
             try:
                 await asyncio.wait_for(test(batcher), 10)
+                assert batcher.due() is None
             finally:
                 slow.may.set()
-                batcher.close()
-                batcher.join(5)
+                slow.may_end.set()
+                computer.remove(batcher, 5)
 
         asyncio.run(inside())
-        assert not batcher.is_alive
 
     return go
 
@@ -64,56 +102,77 @@ def ids(found: list[list[Hypothesis]]) -> list[list[int]]:
     return [list(hypotheses[0].ids) for hypotheses in found]
 
 
-def test_what_waits_is_searched_together_and_answered_in_order(slow: Slow, run: Any) -> None:
+def test_sentences_join_a_search_and_are_answered_as_they_are_done(slow: Slow, run: Any) -> None:
     async def test(batcher: Batcher) -> None:
         slow.may.clear()
-        first = batcher.submit([[1, 1]], SETTINGS)
-        await until(lambda: len(slow.batches) == 1)
+        first = batcher.submit([LONG], SETTINGS)
+        await until(lambda: len(slow.joined) == 1)
         second = batcher.submit([[2, 2], [3]], SETTINGS)
         third = batcher.submit([[4]], SETTINGS)
         slow.may.set()
-        assert ids(await first.future) == [[1, 1]]
-        assert ids(await second.future) == [[2, 2], [3]]
         assert ids(await third.future) == [[4]]
-        assert slow.batches == [[[1, 1]], [[2, 2], [3], [4]]]
+        assert ids(await second.future) == [[2, 2], [3]]
+        assert not first.future.done()
+        slow.may_end.set()
+        assert ids(await first.future) == [LONG]
+        assert slow.joined == [[LONG], [[2, 2], [3], [4]]]
+        assert slow.searches == 1
         assert await batcher.submit([], SETTINGS).future == []
 
     run(test)
 
 
-def test_a_sentence_is_answered_while_its_batch_goes_on(slow: Slow, run: Any) -> None:
+def test_other_settings_are_searched_apart_but_at_the_same_time(slow: Slow, run: Any) -> None:
     async def test(batcher: Batcher) -> None:
         slow.may.clear()
-        with batcher._change:  # Both are there before the thread can take one.
-            long, short = batcher.submit([[3, 3]], SETTINGS), batcher.submit([[2]], SETTINGS)
-        assert ids(await short.future) == [[2]]
-        assert slow.batches == [[[3, 3], [2]]]
-        assert not long.future.done()
-        slow.may.set()
-        assert ids(await long.future) == [[3, 3]]
-
-    run(test)
-
-
-def test_other_settings_are_searched_apart(slow: Slow, run: Any) -> None:
-    async def test(batcher: Batcher) -> None:
-        slow.may.clear()
-        tickets = [batcher.submit([[1, 1]], SETTINGS)]
-        await until(lambda: len(slow.batches) == 1)
+        tickets = [batcher.submit([LONG], SETTINGS)]
+        await until(lambda: len(slow.joined) == 1)
         wide = SearchSettings(beam=8)
         tickets += [batcher.submit([[n]], wide if n == 3 else SETTINGS) for n in (2, 3, 4)]
         slow.may.set()
-        await asyncio.gather(*(ticket.future for ticket in tickets))
-        assert slow.batches == [[[1, 1]], [[2], [4]], [[3]]]
+        await asyncio.gather(*(ticket.future for ticket in tickets[1:]))
+        assert not tickets[0].future.done()
+        assert slow.joined == [[LONG], [[2], [4]], [[3]]]
+        slow.may_end.set()
+        await tickets[0].future
 
     run(test)
 
 
-def test_what_is_dropped_never_starts_or_is_unwanted(slow: Slow, run: Any) -> None:
+def test_nobody_overtakes_whoever_must_wait_for_a_search_to_end(slow: Slow, run: Any) -> None:
+    async def test(batcher: Batcher) -> None:
+        *kinds, other = [SearchSettings(beam=width) for width in range(1, _MOST_SEARCHES + 2)]
+        tickets = [batcher.submit([LONG], kind) for kind in kinds]
+        await until(lambda: len(slow.joined) == len(kinds))
+        tickets += [batcher.submit([[1]], other), batcher.submit([[2]], kinds[0])]
+        steps = slow.steps
+        await until(lambda: slow.steps > steps + 10 * len(kinds))
+        assert slow.joined == [[LONG]] * len(kinds)
+        slow.may_end.set()
+        await asyncio.gather(*(each.future for each in tickets))
+        assert sorted(slow.joined[len(kinds) :]) == [[[1]], [[2]]]
+
+    run(test)
+
+
+def test_a_search_takes_no_more_than_it_may(slow: Slow, run: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr(batching, "_MOST_TOKENS", 40)  # Of four hypotheses each: ten ids and ends.
+    monkeypatch.setattr(batching, "_MOST_SENTENCES", 3)
+
+    async def test(batcher: Batcher) -> None:
+        # The first is too long for any, and has its turn alone; so are four for three places.
+        for sources in ([[1] * 20, [2] * 3, [3] * 3], [[4], [5], [6], [7]]):
+            assert ids(await batcher.submit(sources, SETTINGS).future) == sources
+        assert slow.joined == [[[1] * 20], [[2] * 3, [3] * 3], [[4], [5], [6]], [[7]]]
+
+    run(test)
+
+
+def test_what_is_dropped_never_starts_or_is_given_up(slow: Slow, run: Any) -> None:
     async def test(batcher: Batcher) -> None:
         slow.may.clear()
-        searched = batcher.submit([[1, 1], [5, 5, 5]], SETTINGS)
-        await until(lambda: len(slow.batches) == 1)
+        searched = batcher.submit([LONG, [1], LONG], SETTINGS)
+        await until(lambda: len(slow.joined) == 1)
         waiting = batcher.submit([[2], [3]], SETTINGS)
         kept = batcher.submit([[4]], SETTINGS)
         for ticket in (searched, waiting):
@@ -121,8 +180,8 @@ def test_what_is_dropped_never_starts_or_is_unwanted(slow: Slow, run: Any) -> No
             batcher.drop(ticket)
         slow.may.set()
         assert ids(await kept.future) == [[4]]
-        assert slow.batches[1:] == [[[4]]]
-        assert slow.unwanted[0] == {0, 1}
+        assert slow.joined[1:] == [[[4]]]
+        assert slow.dropped == [0, 2]
 
     run(test)
 
@@ -131,7 +190,7 @@ def test_a_full_queue_refuses_and_says_when_to_come_again(slow: Slow, run: Any) 
     async def test(batcher: Batcher) -> None:
         slow.may.clear()
         blocker = batcher.submit([[1, 1]], SETTINGS)
-        await until(lambda: len(slow.batches) == 1)
+        await until(lambda: len(slow.joined) == 1)
         many = batcher.submit([[2]] * 9, SETTINGS)  # More than the queue, but nothing waits.
         with pytest.raises(RefusedError, match="too many sentences are waiting") as caught:
             batcher.submit([[3]], SETTINGS)
@@ -143,13 +202,13 @@ def test_a_full_queue_refuses_and_says_when_to_come_again(slow: Slow, run: Any) 
     run(test)
 
 
-def test_an_error_is_its_batchs_own_and_the_thread_lives_on(slow: Slow, run: Any) -> None:
+def test_an_error_is_its_searchs_own_and_the_thread_lives_on(slow: Slow, run: Any) -> None:
     async def test(batcher: Batcher) -> None:
         with pytest.raises(ValueError, match="a bug"):
             await batcher.submit([[666]], SETTINGS).future
         with pytest.raises(KeyError, match="x"):
             await batcher.call(lambda: {}["x"])
-        assert await batcher.call(lambda: threading.current_thread().name) == "compute_0"
+        assert await batcher.call(lambda: threading.current_thread().name) == "compute"
         assert ids(await batcher.submit([[1]], SETTINGS).future) == [[1]]
 
     run(test)
@@ -158,3 +217,27 @@ def test_an_error_is_its_batchs_own_and_the_thread_lives_on(slow: Slow, run: Any
 async def until(condition: Callable[[], bool]) -> None:
     while not condition():
         await asyncio.sleep(0.005)
+
+
+class Broken:
+    """Work that comes to a bad end."""
+
+    def due(self) -> float | None:
+        return 0
+
+    def turn(self) -> None:
+        raise ValueError("a mistake")
+
+
+def test_work_that_breaks_is_in_nobodys_way() -> None:
+    broken = Broken()
+    computer.add(broken)
+    with pytest.raises(KeyError, match="x"):
+        computer.call(lambda: {}["x"])
+    assert computer.call(lambda: 7) == 7
+    until_then = time.monotonic() + 5
+    while computer.has(broken) and time.monotonic() < until_then:
+        time.sleep(0.01)
+    assert not computer.has(broken)
+    computer.remove(broken, 1)
+    assert computer.call(lambda: 7) == 7

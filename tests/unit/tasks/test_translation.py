@@ -1,5 +1,6 @@
 """Text in, text out: the Translator over a small run."""
 
+import itertools
 import math
 import threading
 from pathlib import Path
@@ -346,37 +347,48 @@ def test_odd_spaces_do_not_upset_the_splitter(space: str) -> None:
     assert "".join(split_sentences(text, "en")) == text
 
 
-class Collector:
-    """A watcher that gives up some sentences from the start."""
-
-    def __init__(self, unwanted: set[int]) -> None:
-        self._unwanted = unwanted
-        self.found: dict[int, list[Hypothesis]] = {}
-
-    def unwanted(self) -> set[int]:
-        return self._unwanted
-
-    def done(self, sentence: int, results: list[Hypothesis]) -> None:
-        self.found[sentence] = results
+def near(hypothesis: Hypothesis) -> Hypothesis:
+    """Compare equal to what differs by rounding alone."""
+    log_prob, score = (pytest.approx(each) for each in (hypothesis.log_prob, hypothesis.score))
+    return Hypothesis(hypothesis.ids, log_prob, score)
 
 
-def test_a_watcher_is_told_of_every_sentence_by_its_own_number() -> None:
-    engine, inputs = TorchEngine(lively_model(), batch_size=7), sources(20)
-    settings, watcher = SearchSettings(nbest=2), Collector(set())
+def test_sentences_that_come_one_after_the_other_are_translated_as_all_at_once() -> None:
+    engine, inputs = TorchEngine(lively_model().double()), sources(20)
+    settings = SearchSettings(nbest=2)
+    search, found = engine.search(settings, 10), {}
+    coming = iter(enumerate(inputs))
+    while len(found) < 20:
+        if newcomers := dict(itertools.islice(coming, 3)):
+            found.update(search.add(newcomers))
+        found.update(search.advance())
     expected = engine.translate(inputs, settings, 10)
-    assert engine.translate(inputs, settings, 10, watcher=watcher) == expected
-    assert [watcher.found[number] for number in range(20)] == expected
-    picky = Collector({3, 11})
-    kept = engine.translate(inputs, settings, 10, watcher=picky)
-    given_up = [n for n in range(20) if [h.ids for h in kept[n]] != [h.ids for h in expected[n]]]
-    assert given_up == [3, 11]
+    assert [found[number] for number in range(20)] == [
+        [near(each) for each in hypotheses] for hypotheses in expected
+    ]
+
+
+def test_a_sentence_that_is_given_up_is_not_found() -> None:
+    engine, inputs = TorchEngine(lively_model()), sources(5)
+    search = engine.search(SearchSettings(min_length=3), 10)
+    found = search.add(dict(enumerate(inputs)))
+    search.drop({1, 3})
+    while search:
+        found += search.advance()
+    assert sorted(number for number, _ in found) == [0, 2, 4]
 
 
 def test_the_parts_of_translate_make_the_whole(translator: Translator) -> None:
     texts = ["ban dora. Kuti bun!", "", " \n", "kan\nbara"]
     prepared = translator.prepare(texts, split=True)
-    found = translator.search(prepared.sources, translator.settings(nbest=2))
-    assert translator.finish(prepared, found) == translator.translate(texts, nbest=2, split=True)
+    search, sources = translator.search(translator.settings(nbest=2)), prepared.sources
+    found = search.add(dict(enumerate(sources)))
+    while search:
+        found += search.advance()
+    hypotheses = [dict(found)[number] for number in range(len(sources))]
+    assert translator.finish(prepared, hypotheses) == translator.translate(
+        texts, nbest=2, split=True
+    )
 
 
 def test_the_tokens_probabilities_multiply_to_the_whole(translator: Translator) -> None:

@@ -1,0 +1,83 @@
+"""Texts cut into the sentences that are searched for."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from headwise.data import Subwords
+from headwise.errors import RequestError
+from headwise.tasks.sentences import split_sentences, split_to_fit
+
+_HALF_PAIR = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Part:
+    """A sentence of a text."""
+
+    text: str
+    ids: list[int]
+
+    @property
+    def wanted(self) -> bool:
+        """Whether there is anything to translate: not where there is only white space."""
+        return bool(self.text.strip())
+
+
+@dataclass(frozen=True)
+class Job:
+    """A text and the sentences it is to be translated by."""
+
+    text: str
+    parts: list[Part]
+    is_split: bool
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """Texts cut into sentences."""
+
+    jobs: list[Job]
+
+    @property
+    def sources(self) -> list[list[int]]:
+        """The ids of every sentence that is to be searched for."""
+        return [part.ids for job in self.jobs for part in job.parts if part.wanted]
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """The number of each such sentence's text, and its own within that."""
+        return [
+            (number, place)
+            for number, job in enumerate(self.jobs)
+            for place, part in enumerate(job.parts)
+            if part.wanted
+        ]
+
+
+def prepare(
+    texts: Sequence[str], subwords: Subwords, *, longest: int, language: str, split: bool
+) -> Prepared:
+    """Cut texts: into their sentences with `split`, and into what has at most `longest` tokens."""
+    return Prepared([_job(text, subwords, longest, language, split) for text in texts])
+
+
+def _job(text: str, subwords: Subwords, longest: int, language: str, split: bool) -> Job:
+    if "\0" in text:
+        raise RequestError("a text with a NUL character cannot be translated")
+    if _HALF_PAIR.search(text):
+        raise RequestError("a text with half of a surrogate pair is no Unicode text")
+    if not text.strip():
+        return Job(text, [], False)
+    # The number of characters first: it bounds the work of encoding what is absurdly long.
+    if len(text) <= 16 * longest:
+        sentences = split_sentences(text, language) if split else [text]
+        parts = [_part(sentence, subwords) for sentence in sentences]
+        if all(len(part.ids) <= longest for part in parts):
+            return Job(text, parts, len(parts) > 1)
+    pieces = split_to_fit(text, subwords, longest, language)
+    return Job(text, [_part(piece, subwords) for piece in pieces], True)
+
+
+def _part(text: str, subwords: Subwords) -> Part:
+    return Part(text, subwords.encode(text.strip()))
