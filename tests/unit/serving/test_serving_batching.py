@@ -28,13 +28,15 @@ class Slow:
     def __init__(self) -> None:
         self.joined: list[list[list[int]]] = []
         self.dropped: list[int] = []
-        self.accepts = True
+        self.accepts = self.is_ready = True
+        self.tell: Callable[[], None] = lambda: None
         self.searches = self.steps = 0
         self.may, self.may_end = threading.Event(), threading.Event()
         self.may.set()
 
     def search(self, settings: SearchSettings, on_ready: Callable[[], None]) -> "SlowSearch":
         self.searches += 1
+        self.tell = on_ready
         return SlowSearch(self)
 
 
@@ -48,7 +50,7 @@ class SlowSearch:
 
     @property
     def is_ready(self) -> bool:
-        return bool(self._sources)
+        return bool(self._sources) and self._slow.is_ready
 
     def accepts(self, newcomers: int) -> bool:
         return self._slow.accepts
@@ -151,6 +153,27 @@ def test_nobody_overtakes_whoever_must_wait_for_a_search_to_end(slow: Slow, run:
         slow.may_end.set()
         await asyncio.gather(*(each.future for each in tickets))
         assert sorted(slow.joined[len(kinds) :]) == [[[1]], [[2]]]
+
+    run(test)
+
+
+def test_a_search_may_take_its_time_and_say_when_it_is_ready(slow: Slow, run: Any) -> None:
+    async def test(batcher: Batcher) -> None:
+        slow.is_ready = False
+        first = batcher.submit([[1]], SETTINGS)
+        await until(lambda: len(slow.joined) == 1)
+        slow.accepts = False
+        second = batcher.submit([[2]], SETTINGS)
+        await asyncio.sleep(0.05)
+        assert (slow.joined, slow.steps) == ([[[1]]], 0), "nobody joins, and nothing is asked for"
+        slow.accepts = True
+        await until(lambda: len(slow.joined) == 2)
+        assert slow.steps == 0
+        slow.is_ready = True
+        slow.tell()
+        assert ids(await first.future) == [[1]]
+        assert ids(await second.future) == [[2]]
+        assert slow.steps == 1
 
     run(test)
 

@@ -1,0 +1,62 @@
+"""How CTranslate2's groups are made, over an engine that does as it is told."""
+
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+
+from headwise.decoding import Hypothesis, SearchSettings
+from headwise.workflows import translators
+from headwise.workflows.translators import _CTranslate2Search
+
+
+class Engine:
+    """Two workers, whose groups end when they are told to."""
+
+    workers = 2
+
+    def __init__(self) -> None:
+        self.groups: list[tuple[Future[Any], list[list[int]]]] = []
+
+    def begin(self, sources: list[list[int]], *_: object) -> Future[Any]:
+        future: Future[Any] = Future()
+        self.groups.append((future, sources))
+        return future
+
+    def end(self, number: int) -> None:
+        future, sources = self.groups[number]
+        future.set_result([[Hypothesis(tuple(ids), 0.0, 0.0)] for ids in sources])
+
+
+def test_each_worker_has_a_group_and_the_next_is_gathered_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine, told = Engine(), []
+    monkeypatch.setattr(translators, "_GATHER_SECONDS", 1000.0)
+    search = _CTranslate2Search(engine, SearchSettings(), 50, lambda: told.append(1))  # type: ignore[arg-type]
+    assert search.accepts(1), "whoever comes first is not kept waiting"
+    assert search.add({0: [4], 1: [5, 5], 2: [6], 3: [7]}) == []
+    assert (len(search), search.is_ready) == (4, False)
+    assert not search.accepts(3), "a few are not enough for the other worker"
+    assert search.accepts(4)
+    monkeypatch.setattr(translators, "_GATHER_SECONDS", 0.0)
+    assert search.accepts(1), "but they do not wait for others for long"
+    search.add({4: [8]})
+    assert not search.accepts(100), "both are at work"
+    search.drop([1, 4])
+    engine.end(0)
+    assert (told, search.is_ready) == ([1], True)
+    found = [(number, hypotheses[0].ids) for number, hypotheses in search.advance()]
+    assert found == [(0, (4,)), (2, (6,)), (3, (7,))], "what nobody wants any more is forgotten"
+    engine.end(1)
+    assert search.advance() == []
+    assert (len(search), search.is_ready) == (0, False)
+
+
+def test_an_error_is_told() -> None:
+    engine = Engine()
+    search = _CTranslate2Search(engine, SearchSettings(), 50, lambda: None)  # type: ignore[arg-type]
+    search.add({0: [4]})
+    engine.groups[0][0].set_exception(ValueError("a bug"))
+    with pytest.raises(ValueError, match="a bug"):
+        search.advance()
