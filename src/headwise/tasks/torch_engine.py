@@ -165,12 +165,13 @@ class TorchEngine:
         """
         results: dict[int, R] = {}
         with torch.inference_mode():
-            for numbers in self._batches(sources, rows_each):
+            for numbers in self.batches(sources, rows_each):
                 src = self.padded([sources[number] for number in numbers])
                 results.update(zip(numbers, work(numbers, src), strict=True))
         return [results[number] for number in range(len(sources))]
 
-    def _batches(self, sources: list[list[int]], rows_each: int) -> Iterator[list[int]]:
+    def batches(self, sources: list[list[int]], rows_each: int) -> Iterator[list[int]]:
+        """Divide sources, by their places, into what is searched at a time, with so many rows."""
         # The longest first: whatever memory is needed is needed at once, not in the end.
         order = sorted(range(len(sources)), key=lambda number: -len(sources[number]))
         start = 0
@@ -206,7 +207,8 @@ class TorchSearch:
     def __init__(
         self, engine: TorchEngine, settings: SearchSettings, max_extra_tokens: int
     ) -> None:
-        self._engine, self._max_extra_tokens = engine, max_extra_tokens
+        self._engine, self._beam = engine, settings.beam
+        self._max_extra_tokens = max_extra_tokens
         self._beams = BeamSearch(engine.model.step, settings)
         self._steps = 0  # Since somebody joined.
 
@@ -229,12 +231,15 @@ class TorchSearch:
     def add(self, sources: Mapping[int, list[int]]) -> Found:
         """Begin with new sentences, known by their numbers; return those that are done by it."""
         self._steps = 0
-        texts = list(sources.values())
+        engine, numbers, texts, found = self._engine, list(sources), list(sources.values()), []
         with torch.inference_mode():
-            src = self._engine.padded(texts)
-            numbers = torch.tensor(list(sources), device=src.device)
-            limits = self._engine.limits(texts, self._max_extra_tokens)
-            return self._beams.add(self._engine.model.start(src), numbers, limits)
+            # A long one among many short ones is not a reason to pad them all.
+            for places in engine.batches(texts, self._beam):
+                src = engine.padded([texts[place] for place in places])
+                limits = engine.limits([texts[place] for place in places], self._max_extra_tokens)
+                rows = torch.tensor([numbers[place] for place in places], device=src.device)
+                found += self._beams.add(engine.model.start(src), rows, limits)
+        return found
 
     def advance(self) -> Found:
         """Take one step; return the sentences that are done by it."""

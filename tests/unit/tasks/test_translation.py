@@ -354,7 +354,7 @@ def near(hypothesis: Hypothesis) -> Hypothesis:
 
 
 def test_sentences_that_come_one_after_the_other_are_translated_as_all_at_once() -> None:
-    engine, inputs = TorchEngine(lively_model().double()), sources(20)
+    engine, inputs = TorchEngine(lively_model().double(), batch_size=2), sources(20)
     settings = SearchSettings(nbest=2)
     search, found = engine.search(settings, 10), {}
     coming = iter(enumerate(inputs))
