@@ -90,6 +90,11 @@ def _names_in(path: Path) -> dict[str, str]:
     """Return the names of the holders of all keys in a file, by the keys' hashes."""
     try:
         lines = path.read_text("utf-8").splitlines()
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"{path}: cannot read the keys: there is no such file: "
+            f"`headwise serve --keys {path} --new-key NAME` makes one"
+        ) from error
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot read the keys: {error}") from error
     names = {}

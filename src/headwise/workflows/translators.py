@@ -164,8 +164,9 @@ def load_translator(
     exports = [export_directory(directory, kind) for kind in wanted]
     there = next((path for path in exports if path.is_dir()), None)
     if there is None:
+        kind = "" if quantization is None else f" --quantization {quantization}"
         raise CheckpointError(
-            f"{exports[0]} does not exist: `headwise export {run} --to ctranslate2` makes it"
+            f"{exports[0]} does not exist: `headwise export {run} --to ctranslate2{kind}` makes it"
         )
     source, target = directory.subwords()
     return Translator(
