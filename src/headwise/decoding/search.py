@@ -82,7 +82,7 @@ class BeamSearch(Generic[S]):
             return
         beams, state = self._under_way
         unwanted = torch.isin(beams.sentences, beams.sentences.new_tensor(list(sentences)))
-        beams, state = beams.rest(unwanted), state.rest(torch.nonzero(unwanted).flatten())
+        beams, state = _rest(beams, state, unwanted)
         self._under_way = self._with_few_idle(beams, state, _MOST_IDLE)
         self._size = int((~beams.idle).sum())
 
@@ -94,11 +94,11 @@ class BeamSearch(Generic[S]):
         done = is_done(beams, self._settings) & ~beams.idle
         if not bool(done.any()):
             return beams, state, []
-        rows = torch.nonzero(done).flatten()
         found = [
-            (int(beams.sentences[r]), finished(beams, r, self._settings)) for r in rows.tolist()
+            (int(beams.sentences[row]), finished(beams, row, self._settings))
+            for row in torch.nonzero(done).flatten().tolist()
         ]
-        return beams.rest(done), state.rest(rows), found
+        return *_rest(beams, state, done), found
 
     def _with_few_idle(self, beams: Beams, state: S, most: float) -> tuple[Beams, S] | None:
         """Return the search with at most that part of its rows idle; None where all are."""
@@ -120,13 +120,22 @@ class BeamSearch(Generic[S]):
         beams = beams.select(sources)
         state = state.select(self._rows_of(sources), self._settings.beam)
         added = torch.arange(size + missing, device=sources.device) >= size
-        return beams.rest(added), state.rest(torch.nonzero(added).flatten())
+        return _rest(beams, state, added)
 
     def _rows_of(self, sources: Tensor) -> Tensor:
         """Return the rows of all hypotheses of some sentences."""
         width = self._settings.beam
         rows = sources[:, None] * width + torch.arange(width, device=sources.device)
         return rows.flatten()
+
+
+def _rest(beams: Beams, state: S, rows: Tensor) -> tuple[Beams, S]:
+    """Return the search when nobody wants some sentences, given by a mask [B], any more.
+
+    Those who are idle already rest anew: else their outputs would become the longest of all.
+    """
+    rows = rows | beams.idle
+    return beams.rest(rows), state.rest(torch.nonzero(rows).flatten())
 
 
 def beam_search(

@@ -8,7 +8,8 @@ nor for the rest of one to end. The reasons are in docs/decisions/0011-serving.m
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from math import ceil
@@ -23,7 +24,8 @@ from headwise.tasks.translation import Translator
 
 _MOST_SENTENCES = 128
 _MOST_TOKENS = 16_384
-"""What one search may have under way: sentences, and tokens of their hypotheses' sources."""
+"""What one search may have under way: sentences, and tokens: of their hypotheses' sources, and of
+their sources alone if all were as long as the longest."""
 
 _MOST_SEARCHES = 4
 """How many searches, each with settings of its own, may be under way."""
@@ -64,9 +66,13 @@ class _Running:
     tokens: int = 0
 
     def has_room(self, sentence: _Sentence) -> bool:
-        return not self.sentences or (
-            len(self.sentences) < _MOST_SENTENCES and self.tokens + sentence.tokens <= _MOST_TOKENS
-        )
+        size = len(self.sentences)
+        if not size:
+            return True
+        if size >= _MOST_SENTENCES or self.tokens + sentence.tokens > _MOST_TOKENS:
+            return False
+        longest = max(len(each.ids) for each in (sentence, *self.sentences.values()))
+        return (size + 1) * (longest + 1) <= _MOST_TOKENS
 
     def enter(self, number: int, sentence: _Sentence) -> None:
         self.sentences[number] = sentence
@@ -108,6 +114,7 @@ class Batcher:
         self._numbers = count()
         self._answers: list[tuple[asyncio.Future[Any], Any]] = []
         self._speed = _Speed()
+        self._done = 0  # Sentences, in this turn.
         self._given_up = metrics.given_up.labels(name)
         self._batches = metrics.batches.labels(name)
         self._seconds = metrics.search_seconds.labels(name)
@@ -140,17 +147,17 @@ class Batcher:
         if not sources:
             ticket.future.set_result([])
             return ticket
-        self.check_room(len(sources))
         with self._changed:
+            self.check_room(len(sources))
             self._waiting.extend(_Sentence(ticket, n, ids) for n, ids in enumerate(sources))
             self._changed.notify_all()
         return ticket
 
     def drop(self, ticket: Ticket) -> None:
         """Give up what is left of a ticket: what waits never starts, what is searched ends soon."""
-        if ticket.future.done() and not ticket.future.cancelled():
-            return
         with self._changed:
+            if not ticket.missing:
+                return
             ticket.wanted = False
             kept = [sentence for sentence in self._waiting if sentence.ticket is not ticket]
             self._given_up.inc(ticket.missing)
@@ -168,45 +175,74 @@ class Batcher:
         """Return when there is something to do: at once (0), in some seconds, or when told."""
         if self._calls or any(each.search.is_ready for each in self._running.values()):
             return 0
-        if not self._waiting:
-            return None
-        first = self._waiting[0]
-        running = self._running.get(first.ticket.settings)
-        if running is None:
-            return 0 if len(self._running) < _MOST_SEARCHES else None
-        if not running.has_room(first):
-            return None
-        return 0 if running.search.accepts(len(self._waiting)) else _LOOK_SECONDS
+        soonest = None
+        seen = set()
+        for sentence in self._waiting:
+            settings = sentence.ticket.settings
+            if settings in seen:
+                continue
+            seen.add(settings)
+            running = self._running.get(settings)
+            if running is None:
+                # Where there are too many searches, whoever comes later waits as well.
+                return 0 if len(self._running) < _MOST_SEARCHES else soonest
+            if running.has_room(sentence):
+                if running.search.accepts(len(self._waiting)):
+                    return 0
+                soonest = _LOOK_SECONDS
+        return soonest
 
     def turn(self) -> None:
         """Do what was called for, let newcomers join, and take one step in every search."""
+        try:
+            self._turn()
+        except Exception as error:  # A mistake of ours: nothing is going to be done any more.
+            with self._changed:
+                sentences = [*self._waiting]
+                for running in self._running.values():
+                    sentences += running.sentences.values()
+                self._fail(sentences, error)
+                self._answers += [(call.future, error) for call in self._calls]
+            raise
+        finally:
+            self._hand_over()
+
+    def _turn(self) -> None:
         with self._changed:
             calls, self._calls = self._calls, deque()
             newcomers = self._newcomers()
         for call in calls:
             self._answer(call)
-        begin, missing = time.monotonic(), len(self._answers)
+        begin, self._done = time.monotonic(), 0
         for settings, running in list(self._running.items()):
             try:
                 self._go_on(running, newcomers.get(settings, {}))
             except Exception as error:  # Whatever it is, it is this search's: others go on.
-                tickets = {each.ticket for each in running.sentences.values()}
-                self._answers += [(ticket.future, error) for ticket in tickets]
-                running.sentences.clear()
-            if not running.sentences:
+                self._fail(running.sentences.values(), error)
                 del self._running[settings]
-        seconds = time.monotonic() - begin
-        self._seconds.inc(seconds)
-        self._speed.note(len(self._answers) - missing, seconds)
-        self._hand_over()
+            else:
+                # What nobody wants any more may still be under way.
+                if not running.sentences and not running.search:
+                    del self._running[settings]
+        self._seconds.inc(time.monotonic() - begin)
+        self._speed.note(self._done, is_busy=bool(self._running))
+
+    def _fail(self, sentences: Iterable[_Sentence], error: Exception) -> None:
+        """Have the callers of some sentences told what went wrong."""
+        tickets = {sentence.ticket for sentence in sentences}
+        self._answers += [(ticket.future, error) for ticket in tickets]
 
     def _newcomers(self) -> dict[SearchSettings, dict[int, _Sentence]]:
         """Take from the queue, in its order, what can begin now."""
         newcomers: dict[SearchSettings, dict[int, _Sentence]] = {}
         left: list[_Sentence] = []
+        closed: set[SearchSettings] = set()
         while self._waiting:
             sentence = self._waiting.popleft()
             settings = sentence.ticket.settings
+            if settings in closed:
+                left.append(sentence)
+                continue
             running = self._running.get(settings)
             if running is None:
                 if len(self._running) >= _MOST_SEARCHES:
@@ -219,6 +255,8 @@ class Batcher:
             number_waiting = 1 + len(self._waiting)
             may_join = settings in newcomers or running.search.accepts(number_waiting)
             if not may_join or not running.has_room(sentence):
+                # Those after it might find room, again and again, and it never would.
+                closed.add(settings)
                 left.append(sentence)
             else:
                 number = next(self._numbers)
@@ -244,6 +282,7 @@ class Batcher:
     def _take(self, running: _Running, found: Found) -> None:
         """Note what was found; a ticket that has everything is ready to be answered."""
         for number, hypotheses in found:
+            self._done += 1
             sentence = running.leave(number)
             ticket = sentence.ticket
             ticket.results[sentence.place] = hypotheses
@@ -267,24 +306,30 @@ class Batcher:
     def _hand_over(self) -> None:
         """Tell the event loop what there is to answer."""
         answers, self._answers = self._answers, []
-        if answers and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(_resolve, answers)
+        if answers:
+            with suppress(RuntimeError):  # A loop that is closed has nobody left to tell.
+                self._loop.call_soon_threadsafe(_resolve, answers)
 
 
 @dataclass
 class _Speed:
-    """Sentences a second, lately."""
+    """Sentences a second, lately, while there was something to do."""
 
     per_second: float = 0.0
     _sentences: int = 0
-    _seconds: float = 0.0
+    _since: float | None = None
 
-    def note(self, sentences: int, seconds: float) -> None:
-        self._sentences += sentences
-        self._seconds += seconds
-        if self._seconds > 1 and self._sentences:
-            self.per_second = self._sentences / self._seconds
-            self._sentences, self._seconds = 0, 0.0
+    def note(self, sentences: int, *, is_busy: bool) -> None:
+        now = time.monotonic()
+        if self._since is not None:
+            self._sentences += sentences
+            if now - self._since > 1 and self._sentences:
+                self.per_second = self._sentences / (now - self._since)
+                self._since, self._sentences = now, 0
+        elif is_busy:
+            self._since, self._sentences = now, 0
+        if not is_busy:
+            self._since = None
 
     def seconds_for(self, sentences: int) -> float:
         """Return how long so many will take; a second where nothing is known yet."""

@@ -101,7 +101,8 @@ class Computer:
         except Exception:  # A mistake of ours. Others go on, and the server is not ready any more.
             log_error("a model has ended")
             with self.changed:
-                self._work.remove(work)
+                if work in self._work:
+                    self._work.remove(work)
         finally:
             with self.changed:
                 self._under_way = None

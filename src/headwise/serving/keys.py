@@ -68,12 +68,12 @@ class Keys:
         stamp = _stamp_of(self._path)
         if stamp == self._stamp:
             return
-        self._stamp = stamp
         try:
             self._names = _names_in(self._path)
         except ConfigError as error:
-            log("keys not read", error=str(error))
+            log("keys not read", error=str(error))  # Again and again, until somebody sees to it.
         else:
+            self._stamp = stamp
             log("keys read", keys=len(self._names))
 
 
@@ -83,7 +83,7 @@ def _stamp_of(path: Path) -> tuple[int, ...]:
         status = path.stat()
     except OSError:
         return ()
-    return status.st_mtime_ns, status.st_size, status.st_ino
+    return status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino
 
 
 def _names_in(path: Path) -> dict[str, str]:

@@ -151,6 +151,8 @@ class Service:
                     self._waiting.discard(waiting)
                     leaving.cancel()
         except TimeoutError as error:
+            if not scope.expired():
+                raise
             raise waiting.refusal or RefusedError(
                 504,
                 f"this took longer than {self.limits.deadline:g} seconds: send less at a time, "

@@ -136,7 +136,9 @@ class _CTranslate2Search:
         found: Found = []
         for group in done:
             found += zip(self._groups.pop(group), group.result(), strict=True)
-        return [each for each in found if each[0] not in self._unwanted]
+        wanted = [each for each in found if each[0] not in self._unwanted]
+        self._unwanted.difference_update(number for number, _ in found)
+        return wanted
 
     def drop(self, numbers: Collection[int]) -> None:
         """Forget some sentences; their group is searched to its end."""

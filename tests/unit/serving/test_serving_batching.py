@@ -28,7 +28,7 @@ class Slow:
     def __init__(self) -> None:
         self.joined: list[list[list[int]]] = []
         self.dropped: list[int] = []
-        self.accepts = self.is_ready = True
+        self.accepts = self.is_ready = self.drops = True
         self.tell: Callable[[], None] = lambda: None
         self.searches = self.steps = 0
         self.may, self.may_end = threading.Event(), threading.Event()
@@ -44,6 +44,7 @@ class SlowSearch:
     def __init__(self, slow: Slow) -> None:
         self._slow = slow
         self._sources: dict[int, list[int]] = {}
+        self._unwanted: set[int] = set()
 
     def __len__(self) -> int:
         return len(self._sources)
@@ -68,9 +69,13 @@ class SlowSearch:
         time.sleep(0.001)
         may_end = self._slow.may_end.is_set()
         done = [number for number, ids in self._sources.items() if may_end or ids != LONG]
-        return [(n, [Hypothesis(tuple(self._sources.pop(n)), 0.0, 0.0)]) for n in done]
+        found = [(n, [Hypothesis(tuple(self._sources.pop(n)), 0.0, 0.0)]) for n in done]
+        return [each for each in found if each[0] not in self._unwanted]
 
     def drop(self, numbers: list[int]) -> None:
+        if not self._slow.drops:
+            self._unwanted.update(numbers)
+            return
         self._slow.dropped += [number for number in numbers if self._sources.pop(number, None)]
 
 
@@ -178,6 +183,99 @@ def test_a_search_may_take_its_time_and_say_when_it_is_ready(slow: Slow, run: An
     run(test)
 
 
+def test_whoever_could_begin_does_not_wait_for_whoever_cannot(
+    slow: Slow, run: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(batching, "_MOST_SENTENCES", 1)
+
+    async def test(batcher: Batcher) -> None:
+        slow.is_ready = False
+        first = batcher.submit([[1]], SETTINGS)
+        await until(lambda: len(slow.joined) == 1)
+        second, other = (
+            batcher.submit([[2]], SETTINGS),
+            batcher.submit([[3]], SearchSettings(beam=1)),
+        )
+        await until(lambda: len(slow.joined) == 2)
+        assert slow.joined == [[[1]], [[3]]]
+        slow.is_ready = True
+        slow.tell()
+        await asyncio.gather(first.future, second.future, other.future)
+
+    run(test)
+
+
+def test_a_long_sentence_is_not_overtaken_by_short_ones(
+    slow: Slow, run: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(batching, "_MOST_TOKENS", 400)  # Of four hypotheses each: a hundred.
+
+    async def test(batcher: Batcher) -> None:
+        slow.may.clear()
+        first = batcher.submit([[1]], SETTINGS)
+        await until(lambda: len(slow.joined) == 1)
+        long, short = batcher.submit([[2] * 98], SETTINGS), batcher.submit([[3]], SETTINGS)
+        slow.may.set()
+        await asyncio.gather(first.future, long.future, short.future)
+        assert slow.joined == [[[1]], [[2] * 98], [[3]]]
+
+    run(test)
+
+
+def test_a_search_that_nobody_wants_is_kept_until_it_has_ended(slow: Slow, run: Any) -> None:
+    """As of a library that cannot be stopped: its workers are not free before."""
+
+    async def test(batcher: Batcher) -> None:
+        slow.is_ready = slow.drops = False
+        for _ in range(3):
+            ticket = batcher.submit([[1]], SETTINGS)
+            await until(lambda: len(slow.joined) == 1)
+            slow.accepts = False
+            ticket.future.cancel()
+            batcher.drop(ticket)
+            await batcher.call(lambda: None)
+        assert (slow.searches, slow.joined) == (1, [[[1]]])
+        slow.is_ready = True
+        slow.tell()
+        await until(lambda: batcher.due() is None)
+
+    run(test)
+
+
+def test_after_an_error_nothing_more_is_searched_for(
+    slow: Slow, run: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(batching, "_MOST_SENTENCES", 1)
+
+    async def test(batcher: Batcher) -> None:
+        ticket = batcher.submit([[666], [1], [2], [3]], SETTINGS)
+        with pytest.raises(ValueError, match="a bug"):
+            await ticket.future
+        batcher.drop(ticket)
+        await until(lambda: batcher.due() is None)
+        assert len(slow.joined) < 4
+
+    run(test)
+
+
+def test_a_mistake_of_ours_is_told_to_all_who_wait(slow: Slow, run: Any, monkeypatch: Any) -> None:
+    async def test(batcher: Batcher) -> None:
+        slow.may.clear()
+        tickets = [batcher.submit([LONG], SETTINGS)]
+        await until(lambda: len(slow.joined) == 1)
+        tickets.append(batcher.submit([[1]], SETTINGS))
+        monkeypatch.setattr(batcher, "_newcomers", lambda: {}["mistake"])
+        slow.may.set()
+        for ticket in tickets:
+            with pytest.raises(KeyError, match="mistake"):
+                await ticket.future
+        await until(lambda: not computer.has(batcher))
+        batcher._waiting.clear()
+        batcher._running.clear()
+
+    run(test)
+
+
 def test_a_search_takes_no_more_than_it_may(slow: Slow, run: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(batching, "_MOST_TOKENS", 40)  # Of four hypotheses each: ten ids and ends.
     monkeypatch.setattr(batching, "_MOST_SENTENCES", 3)
@@ -264,3 +362,37 @@ def test_work_that_breaks_is_in_nobodys_way() -> None:
     assert not computer.has(broken)
     computer.remove(broken, 1)
     assert computer.call(lambda: 7) == 7
+
+
+class Removed:
+    """Work that is taken away while it comes to a bad end."""
+
+    def due(self) -> float | None:
+        return 0
+
+    def turn(self) -> None:
+        computer._work.remove(self)
+        raise ValueError("a mistake")
+
+
+def test_work_that_is_taken_away_as_it_breaks_ends_nothing_else() -> None:
+    computer.add(Removed())
+    assert computer.call(lambda: 7) == 7
+    time.sleep(0.05)
+    assert computer.call(lambda: 7) == 7
+
+
+def test_speed_is_of_sentences_while_there_were_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr(batching.time, "monotonic", lambda: now)
+    speed = batching._Speed()
+    assert speed.seconds_for(50) == 1.0
+    speed.note(0, is_busy=True)
+    for _ in range(5):
+        now += 0.5
+        speed.note(20, is_busy=True)
+    assert speed.per_second == pytest.approx(40)
+    speed.note(0, is_busy=False)
+    now += 1000
+    speed.note(0, is_busy=True)
+    assert speed.seconds_for(80) == pytest.approx(2.0)

@@ -368,6 +368,25 @@ def test_sentences_that_come_one_after_the_other_are_translated_as_all_at_once()
     ]
 
 
+def test_rows_that_nobody_takes_over_do_not_grow() -> None:
+    """One of eight rows stays idle for as long as the other seven are in use."""
+    torch.manual_seed(1)
+    config = model_config(positions="learned", max_positions=32)
+    engine = TorchEngine(Transformer(config, Vocab.shared(50)).eval())
+    # Every output reaches its limit, one after the other.
+    search, numbers = engine.search(SearchSettings(min_length=99), 6), itertools.count()
+    found = search.add({next(numbers): [5] * (1 + 2 * n) for n in range(8)})
+    for _ in range(150):
+        found += search.advance()
+        while len(search) < 7:
+            found += search.add({next(numbers): [5] * 10})
+    assert len(found) > 40
+    assert search._beams._under_way is not None
+    beams, state = search._beams._under_way
+    assert int(beams.idle.sum()) == 1
+    assert max(beams.tokens.shape[2], state.length) <= 20
+
+
 def test_a_sentence_that_is_given_up_is_not_found() -> None:
     engine, inputs = TorchEngine(lively_model()), sources(5)
     search = engine.search(SearchSettings(min_length=3), 10)

@@ -51,6 +51,7 @@ def test_each_worker_has_a_group_and_the_next_is_gathered_meanwhile(
     engine.end(1)
     assert search.advance() == []
     assert (len(search), search.is_ready) == (0, False)
+    assert search._unwanted == set()
 
 
 def test_an_error_is_told() -> None:
