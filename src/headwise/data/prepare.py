@@ -219,12 +219,22 @@ def _without_interrupts() -> Iterator[None]:
 
     It reaches every process of the terminal; the one that started the others answers it. What is
     held back here comes at the end of the block; a process started in it holds it back for good.
+    The handler is held back, too: numpy's threads take signals that are blocked in this one.
     """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    came: list[int] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    handler = (
+        signal.signal(signal.SIGINT, lambda number, _: came.append(number)) if is_main else None
+    )
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if is_main:
+            signal.signal(signal.SIGINT, handler or signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    if came:
+        signal.raise_signal(signal.SIGINT)
 
 
 _encoder: Encoder | None = None

@@ -1,5 +1,8 @@
 import json
+import os
 import random
+import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -7,6 +10,7 @@ import pytest
 from headwise.config import Config
 from headwise.data import ParallelFiles, TokenShards, TsvFile, load_subwords, prepare
 from headwise.data import text as text_module
+from headwise.data.prepare import _without_interrupts
 from headwise.errors import DataError
 from headwise.recipes import load_recipe
 
@@ -155,3 +159,19 @@ def test_each_phase_is_told_of_as_it_begins(tmp_path: Path) -> None:
         ("encoding", 1000, 1500),
         ("encoding", 1500, 1500),
     ]
+
+
+def test_an_interrupt_is_held_back_until_processes_have_started() -> None:
+    inside = []
+
+    def start() -> None:
+        with _without_interrupts():
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(0.05)  # Long enough for any thread to take it.
+            inside.append("started")
+
+    with pytest.raises(KeyboardInterrupt):
+        start()
+    assert inside == ["started"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
