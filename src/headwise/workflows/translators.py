@@ -17,12 +17,8 @@ from headwise.tasks.translation import Translator
 EngineName = Literal["torch", "ctranslate2"]
 Quantization = Literal["int8", "int16", "float32"]
 
-
-_ENOUGH = 1.0
-"""Of the sentences under way, how many are enough for a group of their own."""
-
 _GATHER_SECONDS = 0.02
-"""How long a worker that has become free waits for that many."""
+"""How long a worker that has become free waits for as many sentences as are under way."""
 
 
 class _CTranslate2:
@@ -120,7 +116,7 @@ class _CTranslate2Search:
         if len(self._groups) >= self._engine.workers:
             return False
         waited = time.monotonic() - self._idle_since
-        return newcomers >= len(self) * _ENOUGH or waited > _GATHER_SECONDS
+        return newcomers >= len(self) or waited > _GATHER_SECONDS
 
     def add(self, sources: Mapping[int, list[int]]) -> Found:
         """Give a group to a worker."""
