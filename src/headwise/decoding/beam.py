@@ -61,6 +61,13 @@ class Beams:
         """Where there is no sentence [B]."""
         return self.sentences == NOBODY
 
+    @property
+    def last(self) -> Tensor:
+        """The last token of each open hypothesis [B, W]; of one that is empty, the start."""
+        if not self.tokens.shape[2]:
+            return self.tokens.new_full(self.log_probs.shape, Vocab.bos)
+        return self.tokens[:, :, -1].masked_fill(self.lengths[:, None] == 0, Vocab.bos)
+
     def rest(self, rows: Tensor) -> "Beams":
         """Return the search without some of the sentences, whose rows stay; rows [B] are masked."""
         return replace(
@@ -76,10 +83,12 @@ class Beams:
         """Return the search with the sentences of another, who came later, in the place of some."""
         begun = max(beams.prefixes.shape[1] for beams in (self, other))
         ours, theirs = (beams._within(self.tokens.shape[2], begun) for beams in (self, other))
-        fields = self.__dataclass_fields__
-        replaced = Beams(
-            *(getattr(ours, name).index_copy(0, rows, getattr(theirs, name)) for name in fields)
-        )
+        fields = {}
+        for name in self.__dataclass_fields__:
+            before, after = getattr(ours, name), getattr(theirs, name)
+            # Those who have not begun do not know yet how exactly the model computes.
+            fields[name] = before.index_copy(0, rows, after.to(before.dtype))
+        replaced = Beams(**fields)
         return replaced.select(torch.arange(self.sentences.shape[0], device=rows.device))
 
     def _within(self, width: int, begun: int) -> "Beams":

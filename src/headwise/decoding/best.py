@@ -34,13 +34,15 @@ def top_sums(logits: Tensor, addends: Tensor, count: int) -> tuple[Tensor, Tenso
     maxima = logits[:, :, :end].unflatten(2, (num_blocks, _BLOCK)).amax(3)  # [B, N, blocks]
     maxima = (maxima + addends[:, :, None]).flatten(1)
     blocks = maxima.topk(count, dim=1, sorted=False).indices  # [B, C]
-    starts = blocks // num_blocks * logits.shape[2] + blocks % num_blocks * _BLOCK
+    rows = blocks // num_blocks
+    starts = rows * logits.shape[2] + (blocks - rows * num_blocks) * _BLOCK
     places = (starts[:, :, None] + torch.arange(_BLOCK, device=logits.device)).flatten(1)
+    added = addends.gather(1, rows).repeat_interleave(_BLOCK, 1)
     if end < logits.shape[2]:
-        rest = _places_from(end, logits)
-        places = torch.cat((places, rest.expand(logits.shape[0], -1)), 1)
-    sums = logits.flatten(1).gather(1, places)
-    sums += addends.gather(1, places // logits.shape[2])
+        rest = _places_from(end, logits).expand(logits.shape[0], -1)
+        places = torch.cat((places, rest), 1)
+        added = torch.cat((added, addends.repeat_interleave(logits.shape[2] - end, 1)), 1)
+    sums = logits.flatten(1).gather(1, places).add_(added)
     values, chosen = sums.topk(count, dim=1)
     return values, places.gather(1, chosen)
 

@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from headwise.config import Vocab
 from headwise.decoding.beam import Beams, Hypothesis, advance, finished, is_done, start
 from headwise.decoding.settings import S, SearchSettings, Step
 
@@ -30,6 +29,8 @@ class BeamSearch(Generic[S]):
     def __init__(self, step: Step[S], settings: SearchSettings) -> None:
         self._step, self._settings = step, settings
         self._under_way: tuple[Beams, S] | None = None
+        self._is_fresh = True
+        """Whether nobody has taken a step yet: then the state has one row for each sentence."""
         self._size = 0
 
     def __len__(self) -> int:
@@ -42,70 +43,75 @@ class BeamSearch(Generic[S]):
         sentences: Tensor,  # [B]
         limits: Tensor,  # [B]
         prefixes: Tensor | None = None,  # [B, P]
-    ) -> Found:
-        """Take the first step of new sentences, which from then on go with the others.
+    ) -> None:
+        """Take in new sentences, which from now on go with the others.
 
         `state` is the model's, before its first step, with one row for each sentence. `limits` are
         the most tokens of each output, its end not counted; an output that reaches its limit is
         ended there. With `prefixes`, outputs begin with those; pad is where they may choose.
         """
+        size = sentences.shape[0]
         beams = start(sentences, limits, self._settings, prefixes)
-        beams, state, found = self._after_step(beams, state, torch.full_like(limits, Vocab.bos))
-        newcomers = self._with_few_idle(beams, state, most=0.0)
-        if newcomers is None:
-            return found
-        size = newcomers[0].sentences.shape[0]
-        self._size += size
         if self._under_way is None:
-            self._under_way = newcomers
-            return found
-        beams, state = self._with_places(*self._under_way, size)
-        places = torch.nonzero(beams.idle).flatten()[:size]
-        self._under_way = beams.replace(places, newcomers[0]), state.replace(places, newcomers[1])
-        return found
+            self._under_way, self._is_fresh, self._size = (beams, state), True, size
+            return
+        state = self._with_all_rows(state, sentences)
+        older, older_state = self._with_places(*self._in_full(self._under_way), size)
+        places = torch.nonzero(older.idle).flatten()[:size]
+        self._under_way = older.replace(places, beams), older_state.replace(places, state)
+        self._size += size
 
     def advance(self) -> Found:
         """Take one step in all sentences; those that are done by it leave."""
         if self._under_way is None:
             return []
         beams, state = self._under_way
-        beams, state, found = self._after_step(beams, state, beams.tokens[:, :, -1].flatten())
-        self._under_way = beams, state
-        if found:
-            self._under_way = self._with_few_idle(beams, state, _MOST_IDLE)
-            self._size -= len(found)
+        # The hypotheses of a sentence that has none yet are all alike: one is enough.
+        ids = beams.last[:, :1] if self._is_fresh else beams.last
+        logits, state = self._step(ids.flatten(), state)
+        beams, parents = advance(beams, logits, self._settings)
+        state = state.select(parents.flatten(), self._settings.beam)
+        self._under_way, self._is_fresh = (beams, state), False
+        done = is_done(beams, self._settings) & ~beams.idle
+        if not bool(done.any()):
+            return []
+        found = [
+            (int(beams.sentences[row]), finished(beams, row, self._settings))
+            for row in torch.nonzero(done).flatten().tolist()
+        ]
+        self._under_way = self._with_few_idle(*_rest(beams, state, done))
+        self._size -= len(found)
         return found
 
     def drop(self, sentences: Collection[int]) -> None:
         """Give up some sentences, with what has been found for them."""
         if self._under_way is None or not sentences:
             return
-        beams, state = self._under_way
+        beams, state = self._in_full(self._under_way)
         unwanted = torch.isin(beams.sentences, beams.sentences.new_tensor(list(sentences)))
         beams, state = _rest(beams, state, unwanted)
-        self._under_way = self._with_few_idle(beams, state, _MOST_IDLE)
+        self._under_way = self._with_few_idle(beams, state)
         self._size = int((~beams.idle).sum())
 
-    def _after_step(self, beams: Beams, state: S, ids: Tensor) -> tuple[Beams, S, Found]:
-        """Return where the search stands after a step, and what is done."""
-        logits, state = self._step(ids, state)
-        beams, parents = advance(beams, logits, self._settings)
-        state = state.select(parents.flatten(), self._settings.beam)
-        done = is_done(beams, self._settings) & ~beams.idle
-        if not bool(done.any()):
-            return beams, state, []
-        found = [
-            (int(beams.sentences[row]), finished(beams, row, self._settings))
-            for row in torch.nonzero(done).flatten().tolist()
-        ]
-        return *_rest(beams, state, done), found
+    def _in_full(self, under_way: tuple[Beams, S]) -> tuple[Beams, S]:
+        """Return the search with a row in the state for each hypothesis, from now on."""
+        beams, state = under_way
+        if self._is_fresh:
+            state, self._is_fresh = self._with_all_rows(state, beams.sentences), False
+        return beams, state
 
-    def _with_few_idle(self, beams: Beams, state: S, most: float) -> tuple[Beams, S] | None:
-        """Return the search with at most that part of its rows idle; None where all are."""
+    def _with_all_rows(self, state: S, sentences: Tensor) -> S:
+        """Return a state that has one row for each sentence with one for each hypothesis."""
+        width = self._settings.beam
+        rows = torch.arange(sentences.shape[0], device=sentences.device)
+        return state.select(rows.repeat_interleave(width), width)
+
+    def _with_few_idle(self, beams: Beams, state: S) -> tuple[Beams, S] | None:
+        """Return the search with few of its rows idle; None where all are."""
         size, rest = beams.sentences.shape[0], torch.nonzero(~beams.idle).flatten()
         if not rest.shape[0]:
             return None
-        if size - rest.shape[0] <= most * size:
+        if size - rest.shape[0] <= _MOST_IDLE * size:
             return beams, state
         return beams.select(rest), state.select(self._rows_of(rest), self._settings.beam)
 
@@ -153,7 +159,8 @@ def beam_search(
     """
     search = BeamSearch(step, settings)
     numbers = torch.arange(limits.shape[0], device=limits.device)
-    found = search.add(state, numbers, limits, prefixes)
+    search.add(state, numbers, limits, prefixes)
+    found: Found = []
     while search:
         found += search.advance()
     return [hypotheses for _, hypotheses in sorted(found, key=lambda each: each[0])]

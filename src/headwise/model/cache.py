@@ -1,10 +1,11 @@
 """The keys and values that incremental decoding keeps, so that no step repeats another's work."""
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 _LEAST_ROOM = 64
+_LEAST_SPARE = 32
+"""Positions that a copy has room for beyond its own, at least: eight steps of the paper's beam."""
 
 
 class KeyValueCache:
@@ -26,7 +27,9 @@ class KeyValueCache:
         columns = keys.transpose(2, 3)
         if not self.has_room(keys.shape[2]) or self._buffers is None:
             before = None if self._buffers is None else self._filled()
-            self._buffers = _room(columns, values, columns.shape[0], max(end, 2 * start))
+            self._buffers = _room(
+                columns, values, columns.shape[0], max(end, 2 * start, _LEAST_ROOM)
+            )
             if before is not None:
                 self._filled()[0][:], self._filled()[1][:] = before
         self.length = end
@@ -61,15 +64,6 @@ class KeyValueCache:
         torch.gather(values, 2, index, out=new_values)
         return gathered
 
-    def replace(self, rows: Tensor, other: "KeyValueCache") -> None:
-        """Put another cache's rows in the place of some of these, flush right."""
-        missing = self.length - other.length
-        keys, values = self._filled()
-        other_keys, other_values = other._filled()
-        # What is missing is zero, since no weight makes anything of what is not a number.
-        keys.index_copy_(0, rows, F.pad(other_keys, (missing, 0)))
-        values.index_copy_(0, rows, F.pad(other_values, (0, 0, missing, 0)))
-
     def _filled(self) -> tuple[Tensor, Tensor]:
         """Return the keys, as columns, and the values of all positions so far."""
         assert self._buffers is not None, "nothing was appended yet"
@@ -79,13 +73,14 @@ class KeyValueCache:
     def _new(self, rows: int, length: int) -> "KeyValueCache":
         """Return another one with so many positions, yet to be written, and spare room."""
         cache = KeyValueCache()
-        cache._buffers, cache.length = _room(*self._filled(), rows, 2 * length), length
+        # Not twice as much: a beam's copy leaves out what nobody sees only when its room is short.
+        room = length + max(_LEAST_SPARE, length // 4)
+        cache._buffers, cache.length = _room(*self._filled(), rows, room), length
         return cache
 
 
 def _room(keys: Tensor, values: Tensor, rows: int, positions: int) -> tuple[Tensor, Tensor]:
     """Make buffers like given ones, keys as columns, but for so many rows and positions."""
-    positions = max(positions, _LEAST_ROOM)
     return (
         keys.new_empty((rows, *keys.shape[1:3], positions)),
         values.new_empty((rows, values.shape[1], positions, values.shape[3])),

@@ -19,12 +19,12 @@ def split_heads(projected: Tensor, num_heads: int, widths: tuple[int, ...]) -> t
 
 
 def _views(projected: Tensor, num_heads: int, widths: tuple[int, ...]) -> tuple[Tensor, ...]:
-    ends = list(accumulate(num_heads * width for width in widths))
+    starts = accumulate((num_heads * width for width in widths), initial=0)
     return tuple(
-        projected[..., end - num_heads * width : end]
-        .unflatten(-1, (num_heads, width))
+        projected.narrow(2, start, num_heads * width)
+        .view(*projected.shape[:2], num_heads, width)
         .transpose(1, 2)  # [B, H, T, K]
-        for end, width in zip(ends, widths, strict=True)
+        for start, width in zip(starts, widths, strict=False)
     )
 
 

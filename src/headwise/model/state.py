@@ -53,11 +53,12 @@ class State:
         if sources.shape[0] == self._num_sources and _in_place(sources):
             return replace(self, group=group, visible=visible)
         late, first = self.late, 0
-        if late is not None and visible is not None:
+        if late is not None:
             late = late[sources]
-            # What only those could see who have left.
-            first = int(visible.flatten(0, 1).any(0).int().argmax())
-            visible = visible[..., first:]
+            if visible is not None and visible.shape[2]:
+                # What lies before it only those could see who have left.
+                first = int(visible.flatten(0, 1).any(0).int().argmax())
+                visible = visible[..., first:]
         memories = _select_memories(self.memories, sources)
         caches = [cache.select(sources, first) for cache in self.caches]
         return State(memories, caches, self.length, group, visible, late)._rebased()
@@ -69,22 +70,14 @@ class State:
         return replace(self, late=late, visible=visible)._rebased()
 
     def replace(self, sources: Tensor, other: "State") -> "State":
-        """Return the state with another's sources in the place of some; both are spent.
+        """Return the state with another's sources, which have no past, in the place of some.
 
-        They may have decoded no more positions than the furthest here.
+        This one is spent. What stood in their place stays in the caches, where nobody sees it.
         """
         assert self.group == other.group, "rows of different groups cannot stand side by side"
-        missing = self.caches[0].length - other.caches[0].length
-        visible = F.pad(other._visible(), (missing, 0))
-        late = other._late() + (self.length - other.length)
-        for cache, newer in zip(self.caches, other.caches, strict=True):
-            cache.replace(sources, newer)
-        return replace(
-            self,
-            memories=_replace_memories(self.memories, sources, other.memories),
-            visible=self._visible().index_copy(0, sources, visible),
-            late=self._late().index_copy(0, sources, late),
-        )._rebased()
+        assert not other.caches[0].length, "only sources without a past can take others' places"
+        memories = _replace_memories(self.memories, sources, other.memories)
+        return replace(self, memories=memories).rest(sources)
 
     def with_room(self) -> "State":
         """Return the state with room in its caches for a step.

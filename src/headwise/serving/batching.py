@@ -274,7 +274,7 @@ class Batcher:
         joining = {n: each.ids for n, each in newcomers.items() if n in running.sentences}
         if joining:
             self._tokens.inc(sum(len(ids) + 1 for ids in joining.values()))
-            self._take(running, running.search.add(joining))
+            running.search.add(joining)
         if running.search.is_ready:
             self._batches.observe(len(running.search))
             self._take(running, running.search.advance())

@@ -22,8 +22,8 @@ class OngoingSearch(Protocol):
         """Return whether it is a good time for so many to be added."""
         ...
 
-    def add(self, sources: Mapping[int, list[int]]) -> Found:
-        """Begin with new sentences; return those that are done already."""
+    def add(self, sources: Mapping[int, list[int]]) -> None:
+        """Begin with new sentences."""
         ...
 
     def advance(self) -> Found:

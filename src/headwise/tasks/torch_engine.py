@@ -228,18 +228,17 @@ class TorchSearch:
         """
         return newcomers * _JOIN_SHARE >= len(self) or self._steps >= _JOIN_STEPS
 
-    def add(self, sources: Mapping[int, list[int]]) -> Found:
-        """Begin with new sentences, known by their numbers; return those that are done by it."""
+    def add(self, sources: Mapping[int, list[int]]) -> None:
+        """Begin with new sentences, known by their numbers."""
         self._steps = 0
-        engine, numbers, texts, found = self._engine, list(sources), list(sources.values()), []
+        engine, numbers, texts = self._engine, list(sources), list(sources.values())
         with torch.inference_mode():
             # A long one among many short ones is not a reason to pad them all.
             for places in engine.batches(texts, self._beam):
                 src = engine.padded([texts[place] for place in places])
                 limits = engine.limits([texts[place] for place in places], self._max_extra_tokens)
                 rows = torch.tensor([numbers[place] for place in places], device=src.device)
-                found += self._beams.add(engine.model.start(src), rows, limits)
-        return found
+                self._beams.add(engine.model.start(src), rows, limits)
 
     def advance(self) -> Found:
         """Take one step; return the sentences that are done by it."""

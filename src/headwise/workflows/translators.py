@@ -118,12 +118,11 @@ class _CTranslate2Search:
         waited = time.monotonic() - self._idle_since
         return newcomers >= len(self) or waited > _GATHER_SECONDS
 
-    def add(self, sources: Mapping[int, list[int]]) -> Found:
+    def add(self, sources: Mapping[int, list[int]]) -> None:
         """Give a group to a worker."""
         group = self._engine.begin(list(sources.values()), self._settings, self._extra)
         self._groups[group] = list(sources)
         group.add_done_callback(lambda _: self._on_ready())
-        return []
 
     def advance(self) -> Found:
         """Return what groups have found that are done; where none is, wait for one."""

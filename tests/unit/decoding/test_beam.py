@@ -255,7 +255,7 @@ def test_sentences_that_come_later_are_searched_as_if_alone(stop: str) -> None:
             # Those who may begin as they like come without prefixes.
             prefixes = begun[numbers] if begun[numbers].any() else None
             start = model.start(*numbers)
-            found += search.add(start, torch.tensor(numbers), limits[numbers], prefixes)
+            search.add(start, torch.tensor(numbers), limits[numbers], prefixes)
         found += search.advance()
         if step == 13:
             assert not search, "all have left, and still somebody may come"
@@ -275,7 +275,7 @@ def test_a_sentence_that_nobody_wants_any_more_is_given_up() -> None:
     search.drop([])
     search.drop([10, 7])
     assert len(search) == 2
-    found = search.advance() + search.advance()
+    found = search.advance() + search.advance() + search.advance()
     assert [(number, hypotheses[0].ids) for number, hypotheses in found] == [(11, (B, B))]
     search.drop([12])
     assert len(search) == 0

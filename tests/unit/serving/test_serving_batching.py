@@ -56,12 +56,11 @@ class SlowSearch:
     def accepts(self, newcomers: int) -> bool:
         return self._slow.accepts
 
-    def add(self, sources: dict[int, list[int]]) -> Found:
+    def add(self, sources: dict[int, list[int]]) -> None:
         self._slow.joined.append(list(sources.values()))
         if [666] in sources.values():
             raise ValueError("a bug")
         self._sources.update(sources)
-        return []
 
     def advance(self) -> Found:
         assert self._slow.may.wait(10)

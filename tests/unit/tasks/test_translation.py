@@ -360,7 +360,7 @@ def test_sentences_that_come_one_after_the_other_are_translated_as_all_at_once()
     coming = iter(enumerate(inputs))
     while len(found) < 20:
         if newcomers := dict(itertools.islice(coming, 3)):
-            found.update(search.add(newcomers))
+            search.add(newcomers)
         found.update(search.advance())
     expected = engine.translate(inputs, settings, 10)
     assert [found[number] for number in range(20)] == [
@@ -375,11 +375,12 @@ def test_rows_that_nobody_takes_over_do_not_grow() -> None:
     engine = TorchEngine(Transformer(config, Vocab.shared(50)).eval())
     # Every output reaches its limit, one after the other.
     search, numbers = engine.search(SearchSettings(min_length=99), 6), itertools.count()
-    found = search.add({next(numbers): [5] * (1 + 2 * n) for n in range(8)})
+    search.add({next(numbers): [5] * (1 + 2 * n) for n in range(8)})
+    found = []
     for _ in range(150):
         found += search.advance()
         while len(search) < 7:
-            found += search.add({next(numbers): [5] * 10})
+            search.add({next(numbers): [5] * 10})
     assert len(found) > 40
     assert search._beams._under_way is not None
     beams, state = search._beams._under_way
@@ -390,7 +391,8 @@ def test_rows_that_nobody_takes_over_do_not_grow() -> None:
 def test_a_sentence_that_is_given_up_is_not_found() -> None:
     engine, inputs = TorchEngine(lively_model()), sources(5)
     search = engine.search(SearchSettings(min_length=3), 10)
-    found = search.add(dict(enumerate(inputs)))
+    search.add(dict(enumerate(inputs)))
+    found = []
     search.drop({1, 3})
     while search:
         found += search.advance()
@@ -401,7 +403,8 @@ def test_the_parts_of_translate_make_the_whole(translator: Translator) -> None:
     texts = ["ban dora. Kuti bun!", "", " \n", "kan\nbara"]
     prepared = translator.prepare(texts, split=True)
     search, sources = translator.search(translator.settings(nbest=2)), prepared.sources
-    found = search.add(dict(enumerate(sources)))
+    search.add(dict(enumerate(sources)))
+    found = []
     while search:
         found += search.advance()
     hypotheses = [dict(found)[number] for number in range(len(sources))]

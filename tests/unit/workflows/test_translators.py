@@ -35,7 +35,7 @@ def test_each_worker_has_a_group_and_the_next_is_gathered_meanwhile(
     monkeypatch.setattr(translators, "_GATHER_SECONDS", 1000.0)
     search = _CTranslate2Search(engine, SearchSettings(), 50, lambda: told.append(1))  # type: ignore[arg-type]
     assert search.accepts(1), "whoever comes first is not kept waiting"
-    assert search.add({0: [4], 1: [5, 5], 2: [6], 3: [7]}) == []
+    search.add({0: [4], 1: [5, 5], 2: [6], 3: [7]})
     assert (len(search), search.is_ready) == (4, False)
     assert not search.accepts(3), "a few are not enough for the other worker"
     assert search.accepts(4)
