@@ -27,8 +27,8 @@ _BATCH_TOKENS = 16_384
 """Source positions, padding and all hypotheses counted, that are searched at a time."""
 
 
-_JOIN_SHARE = 4
-_JOIN_STEPS = 4
+_JOIN_SHARE = 8
+_JOIN_STEPS = 2
 """Newcomers join a search once they would make this part of it, but after so many steps anyway."""
 
 

@@ -1,143 +1,19 @@
 """A run as a Translator, with the engine of one's choice."""
 
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from headwise.decoding import Found, Hypothesis, SearchSettings
-from headwise.errors import CheckpointError, RequestError
+from headwise.errors import CheckpointError
 from headwise.interop.ctranslate2_engine import CTranslate2Engine
 from headwise.interop.ctranslate2_export import export_directory
+from headwise.interop.ctranslate2_groups import GroupingEngine
 from headwise.recipes import search_as
 from headwise.runs.directory import RunDirectory
 from headwise.tasks.translation import Translator
 
 EngineName = Literal["torch", "ctranslate2"]
 Quantization = Literal["int8", "int16", "float32"]
-
-_GATHER_SECONDS = 0.02
-"""How long a worker that has become free waits for as many sentences as are under way."""
-
-
-class _CTranslate2:
-    """CTranslate2's engine as a Translator asks for translations."""
-
-    def __init__(self, engine: CTranslate2Engine) -> None:
-        self._engine = engine
-        self.workers = engine.workers
-        self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix="group")
-
-    def translate(
-        self,
-        sources: list[list[int]],
-        settings: SearchSettings,
-        max_extra_tokens: int,
-        prefixes: list[list[int]] | None = None,
-    ) -> list[list[Hypothesis]]:
-        """Search as near to our own way as CTranslate2 can: it knows no other stop than "count"."""
-        if prefixes is not None:
-            raise RequestError("a forced beginning needs the torch engine")
-        return self._translate(sources, settings, max_extra_tokens, divided=True)
-
-    def begin(
-        self, sources: list[list[int]], settings: SearchSettings, max_extra_tokens: int
-    ) -> Future[list[list[Hypothesis]]]:
-        """Have a worker translate sentences, while others do others."""
-        return self._threads.submit(
-            self._translate, sources, settings, max_extra_tokens, divided=False
-        )
-
-    def search(
-        self,
-        settings: SearchSettings,
-        max_extra_tokens: int,
-        on_ready: Callable[[], None] = lambda: None,
-    ) -> "_CTranslate2Search":
-        """Begin a search that goes on in groups."""
-        return _CTranslate2Search(self, settings, max_extra_tokens, on_ready)
-
-    def _translate(
-        self,
-        sources: list[list[int]],
-        settings: SearchSettings,
-        max_extra_tokens: int,
-        *,
-        divided: bool,
-    ) -> list[list[Hypothesis]]:
-        return self._engine.translate(
-            sources,
-            beam=settings.beam,
-            alpha=settings.alpha,
-            nbest=settings.nbest,
-            max_extra_tokens=max_extra_tokens,
-            min_length=settings.min_length,
-            penalty=settings.penalty,
-            divided=divided,
-        )
-
-    def token_log_probs(self, pairs: list[tuple[list[int], list[int]]]) -> list[list[float]]:
-        """Return the log-probability of each token of each target, then that of its end."""
-        return self._engine.score([source for source, _ in pairs], [target for _, target in pairs])
-
-
-class _CTranslate2Search:
-    """A search by a library that cannot be interrupted: groups of sentences, one for each worker.
-
-    While some are searched, others are read and answered, and those that come in the meantime make
-    the next group.
-    """
-
-    def __init__(
-        self,
-        engine: _CTranslate2,
-        settings: SearchSettings,
-        max_extra_tokens: int,
-        on_ready: Callable[[], None],
-    ) -> None:
-        self._engine, self._settings, self._extra = engine, settings, max_extra_tokens
-        self._on_ready = on_ready
-        self._groups: dict[Future[list[list[Hypothesis]]], list[int]] = {}
-        self._unwanted: set[int] = set()
-        self._idle_since = time.monotonic()
-
-    def __len__(self) -> int:
-        """Return how many sentences are under way."""
-        return sum(map(len, self._groups.values()))
-
-    @property
-    def is_ready(self) -> bool:
-        """Whether a group is done."""
-        return any(group.done() for group in self._groups)
-
-    def accepts(self, newcomers: int) -> bool:
-        """Return whether a worker is free, and has enough to do or has waited for it."""
-        if len(self._groups) >= self._engine.workers:
-            return False
-        waited = time.monotonic() - self._idle_since
-        return newcomers >= len(self) or waited > _GATHER_SECONDS
-
-    def add(self, sources: Mapping[int, list[int]]) -> None:
-        """Give a group to a worker."""
-        group = self._engine.begin(list(sources.values()), self._settings, self._extra)
-        self._groups[group] = list(sources)
-        group.add_done_callback(lambda _: self._on_ready())
-
-    def advance(self) -> Found:
-        """Return what groups have found that are done; where none is, wait for one."""
-        done, _ = wait(self._groups, return_when=FIRST_COMPLETED)
-        self._idle_since = time.monotonic()
-        found: Found = []
-        for group in done:
-            found += zip(self._groups.pop(group), group.result(), strict=True)
-        wanted = [each for each in found if each[0] not in self._unwanted]
-        self._unwanted.difference_update(number for number, _ in found)
-        return wanted
-
-    def drop(self, numbers: Collection[int]) -> None:
-        """Forget some sentences; their group is searched to its end."""
-        self._unwanted.update(numbers)
 
 
 def load_translator(
@@ -167,7 +43,7 @@ def load_translator(
         )
     source, target = directory.subwords()
     return Translator(
-        _CTranslate2(CTranslate2Engine.load(there)),
+        GroupingEngine(CTranslate2Engine.load(there)),
         source,
         target,
         search_as(directory.config(), overrides),

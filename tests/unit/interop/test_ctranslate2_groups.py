@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from headwise.decoding import Hypothesis, SearchSettings
-from headwise.workflows import translators
-from headwise.workflows.translators import _CTranslate2Search
+from headwise.interop import ctranslate2_groups
+from headwise.interop.ctranslate2_groups import GroupSearch
 
 
 class Engine:
@@ -32,14 +32,14 @@ def test_each_worker_has_a_group_and_the_next_is_gathered_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     engine, told = Engine(), []
-    monkeypatch.setattr(translators, "_GATHER_SECONDS", 1000.0)
-    search = _CTranslate2Search(engine, SearchSettings(), 50, lambda: told.append(1))  # type: ignore[arg-type]
+    monkeypatch.setattr(ctranslate2_groups, "_GATHER_SECONDS", 1000.0)
+    search = GroupSearch(engine, SearchSettings(), 50, lambda: told.append(1))  # type: ignore[arg-type]
     assert search.accepts(1), "whoever comes first is not kept waiting"
     search.add({0: [4], 1: [5, 5], 2: [6], 3: [7]})
     assert (len(search), search.is_ready) == (4, False)
     assert not search.accepts(3), "a few are not enough for the other worker"
     assert search.accepts(4)
-    monkeypatch.setattr(translators, "_GATHER_SECONDS", 0.0)
+    monkeypatch.setattr(ctranslate2_groups, "_GATHER_SECONDS", 0.0)
     assert search.accepts(1), "but they do not wait for others for long"
     search.add({4: [8]})
     assert not search.accepts(100), "both are at work"
@@ -56,7 +56,7 @@ def test_each_worker_has_a_group_and_the_next_is_gathered_meanwhile(
 
 def test_an_error_is_told() -> None:
     engine = Engine()
-    search = _CTranslate2Search(engine, SearchSettings(), 50, lambda: None)  # type: ignore[arg-type]
+    search = GroupSearch(engine, SearchSettings(), 50, lambda: None)  # type: ignore[arg-type]
     search.add({0: [4]})
     engine.groups[0][0].set_exception(ValueError("a bug"))
     with pytest.raises(ValueError, match="a bug"):
