@@ -2,10 +2,12 @@
 
     python benchmarks/serving.py --run RUN --src test.en [--engine ctranslate2] [--out FILE]
 
-RUN is a trained run; with --engine ctranslate2, one that was exported. Three ways to do the same
+RUN is a trained run; with --engine ctranslate2, one that was exported. Several ways to do the same
 work, with the same engine and threads, take turns, round after round; each keeps its best:
 
     offline        the Translator is given all sentences at once
+    offline, few   the same, but it searches for as many at a time as there are clients: more than
+                   that no server has in hand (torch; CTranslate2 divides its work itself)
     batched        `headwise serve`, asked by so many clients, each for one sentence at a time
     one by one     the same server and clients, but each request is decoded alone, in its turn
 
@@ -67,6 +69,8 @@ class Server:
             code = f"import headwise.serving.batching as b; b._MOST_SENTENCES = 1; {code}"
         command = [sys.executable, "-c", code, "serve", str(options.run), "--port", "0"]
         command += ["--engine", options.engine, "--max-queue", "100000"]
+        if not alone:
+            command += ["--workers", str(options.workers)]
         if options.quantization:
             command += ["--quantization", options.quantization]
         if options.checkpoint:
@@ -84,7 +88,7 @@ class Server:
         self._process.wait(30)
 
 
-def offline(options: argparse.Namespace, sentences: list[str], rounds: int) -> float:
+def offline(options: argparse.Namespace, sentences: list[str], at_a_time: int | None) -> float:
     """Return sentences a second of the Translator, in a process of its own."""
     code = f"""
 import json, sys, time
@@ -92,14 +96,12 @@ from pathlib import Path
 from headwise.workflows.translators import load_translator
 sentences = json.load(sys.stdin)
 translator = load_translator(Path({str(options.run)!r}), engine={options.engine!r},
-    quantization={options.quantization!r}, checkpoint={options.checkpoint!r})
+    quantization={options.quantization!r}, checkpoint={options.checkpoint!r},
+    batch_size={at_a_time!r})
 translator.translate(sentences[:64])
-best = 0.0
-for _ in range({rounds}):
-    begin = time.perf_counter()
-    translator.translate(sentences)
-    best = max(best, len(sentences) / (time.perf_counter() - begin))
-print(best)
+begin = time.perf_counter()
+translator.translate(sentences)
+print(len(sentences) / (time.perf_counter() - begin))
 """
     result = subprocess.run(
         [sys.executable, "-c", code],
@@ -130,21 +132,29 @@ def main() -> None:
     parser.add_argument("--engine", choices=["torch", "ctranslate2"], default="torch")
     parser.add_argument("--quantization", choices=["int8", "int16", "float32"])
     parser.add_argument("--checkpoint")
+    parser.add_argument("--workers", type=int, help="Processes that search, by default one a core.")
     parser.add_argument("--sentences", type=int, default=1000)
     parser.add_argument("--rounds", type=int, default=3)
     results = Path(__file__).parent / "results"
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    num_cores = len(os.sched_getaffinity(0))
+    if options.workers is None:
+        options.workers = num_cores if options.engine == "torch" else 1
     sentences = list(read_lines(options.src))[: options.sentences]
     few = sentences[: max(100, len(sentences) // 5)]  # One by one takes its time.
     best = {"offline": 0.0, "batched": 0.0, "one by one": 0.0}
+    if options.engine == "torch":
+        best["offline, few"] = 0.0
     loads: dict[int, dict[str, float]] = {}
     batched, alone = Server(options, alone=False), Server(options, alone=True)
     try:
         for server in (batched, alone):
             served(server, sentences[:100], CLIENTS)  # To warm up.
         for number in range(options.rounds):
-            best["offline"] = max(best["offline"], offline(options, sentences, 1))
+            for name, at_a_time in (("offline", None), ("offline, few", CLIENTS)):
+                if name in best:
+                    best[name] = max(best[name], offline(options, sentences, at_a_time))
             best["batched"] = max(best["batched"], served(batched, sentences, CLIENTS)[0])
             best["one by one"] = max(best["one by one"], served(alone, few, CLIENTS)[0])
             print(f"round {number + 1}: {best}", file=sys.stderr)
@@ -158,9 +168,12 @@ def main() -> None:
         "batched / one by one": best["batched"] / best["one by one"],
         "batched / offline": best["batched"] / best["offline"],
     }
+    if few_at_a_time := best.get("offline, few"):
+        ratios["batched / offline, few"] = best["batched"] / few_at_a_time
     report: dict[str, Any] = {
-        "machine": machine(cores=len(os.sched_getaffinity(0))),
+        "machine": machine(cores=num_cores),
         "engine": options.engine,
+        "workers": options.workers,
         "quantization": options.quantization,
         "sentences": len(sentences),
         "clients": CLIENTS,

@@ -1,5 +1,6 @@
 """`headwise serve`: models behind HTTP, and a page."""
 
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,6 +67,14 @@ The page is at /, the API's description at /docs. Ctrl-C or SIGTERM lets request
 @click.option("--checkpoint", help="averaged, best, last or a step; by default in that order.")
 @engine_options
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
+@click.option(
+    "--workers",
+    "num_workers",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    help="Processes that search, for many clients: torch on CPU, which they share.",
+)
 def serve(
     runs: tuple[Path, ...],
     host: str,
@@ -80,6 +89,7 @@ def serve(
     engine: "EngineName",
     quantization: "Quantization | None",
     device: str,
+    num_workers: int,
 ) -> None:
     """Serve trained runs: a translation API and a web page."""
     from headwise.errors import ConfigError
@@ -98,18 +108,29 @@ def serve(
         return
     if not runs:
         raise click.UsageError("Missing argument 'RUN...'")
+    if num_workers > 1 and (engine != "torch" or device != "cpu"):
+        raise click.UsageError(
+            "--workers is for torch on CPU: CTranslate2 uses all cores, and a GPU has one queue"
+        )
     keys = None if key_file is None else Keys(key_file)
 
     from headwise.serving.compute import computer
     from headwise.serving.server import listen, make_server
     from headwise.serving.server import serve as run_server
+    from headwise.serving.workers import Workers
     from headwise.workflows.serve import load_served
 
     limits = Limits(characters=max_characters, queue=max_queue, deadline=deadline)
-    with listen(host, port) as listener:
+    with listen(host, port) as listener, ExitStack() as stack:
+        workers = stack.enter_context(Workers(num_workers)) if num_workers > 1 else None
         models = computer.call(
             lambda: load_served(
-                runs, engine=engine, quantization=quantization, checkpoint=checkpoint, device=device
+                runs,
+                engine=engine,
+                quantization=quantization,
+                checkpoint=checkpoint,
+                device=device,
+                workers=workers,
             )
         )
         for model in models:

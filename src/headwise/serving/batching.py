@@ -9,22 +9,22 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import count
 from math import ceil
-from threading import Condition
 from typing import Any
 
 from headwise.decoding import Found, Hypothesis, SearchSettings
+from headwise.serving.compute import Driver
 from headwise.serving.limits import Limits, RefusedError
 from headwise.serving.metrics import Metrics
 from headwise.tasks.engine import OngoingSearch
-from headwise.tasks.translation import Translator
+
+BeginSearch = Callable[[SearchSettings, Callable[[], None]], OngoingSearch]
 
 _MOST_SENTENCES = 128
 _MOST_TOKENS = 16_384
-"""What one search may have under way: sentences, and tokens: of their hypotheses' sources, and of
+"""What a search may have under way: sentences, and tokens: of their hypotheses' sources, and of
 their sources alone if all were as long as the longest."""
 
 _MOST_SEARCHES = 4
@@ -62,17 +62,18 @@ class _Running:
     """A search and those who wait for it."""
 
     search: OngoingSearch
+    shares: int
     sentences: dict[int, _Sentence] = field(default_factory=dict)
     tokens: int = 0
 
     def has_room(self, sentence: _Sentence) -> bool:
-        size = len(self.sentences)
+        size, most_tokens = len(self.sentences), _MOST_TOKENS * self.shares
         if not size:
             return True
-        if size >= _MOST_SENTENCES or self.tokens + sentence.tokens > _MOST_TOKENS:
+        if size >= _MOST_SENTENCES * self.shares or self.tokens + sentence.tokens > most_tokens:
             return False
         longest = max(len(each.ids) for each in (sentence, *self.sentences.values()))
-        return (size + 1) * (longest + 1) <= _MOST_TOKENS
+        return (size + 1) * (longest + 1) <= most_tokens
 
     def enter(self, number: int, sentence: _Sentence) -> None:
         self.sentences[number] = sentence
@@ -84,37 +85,34 @@ class _Running:
         return sentence
 
 
-@dataclass(frozen=True, eq=False)
-class _Call:
-    """Something else that the model is to do, between two steps."""
-
-    function: Callable[[], Any]
-    future: asyncio.Future[Any]
-
-
 class Batcher:
     """A model's queue, and the searches that empty it.
 
-    `turn` is called by the thread that computes, everything else from one event loop. What both
-    touch they touch while they hold `changed`.
+    `turn` is called by a driver, which may do so in a thread of its own; everything else from one
+    event loop. What both touch they touch while they hold the driver's `changed`.
     """
 
     def __init__(
         self,
         name: str,
-        translator: Translator,
+        search: BeginSearch,
         limits: Limits,
         metrics: Metrics,
-        changed: Condition,
+        driver: Driver,
+        *,
+        shares: int = 1,
     ) -> None:
-        self._translator, self._limits, self._changed = translator, limits, changed
+        """Take `shares` times as much at once as one that searches should have under way."""
+        self._search, self._limits, self._driver = search, limits, driver
+        self._shares = shares
         self._waiting: deque[_Sentence] = deque()
-        self._calls: deque[_Call] = deque()
+        self._has_unwanted = False  # Whether sentences under way are to be given up.
         self._running: dict[SearchSettings, _Running] = {}
         self._numbers = count()
         self._answers: list[tuple[asyncio.Future[Any], Any]] = []
         self._speed = _Speed()
         self._done = 0  # Sentences, in this turn.
+        self._busy_since: float | None = None
         self._given_up = metrics.given_up.labels(name)
         self._batches = metrics.batches.labels(name)
         self._seconds = metrics.search_seconds.labels(name)
@@ -122,8 +120,18 @@ class Batcher:
         metrics.waiting.labels(name).set_function(lambda: len(self._waiting))
 
     def start(self) -> None:
-        """Take note of the event loop that will submit, and is to be told the results."""
+        """Take note of the event loop that will submit, and is to be told the results; begin."""
         self._loop = asyncio.get_running_loop()
+        self._driver.add(self)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it has begun, and not come to a bad end."""
+        return self._driver.has(self)
+
+    def close(self, seconds: float) -> None:
+        """End; wait so long for the step that is under way."""
+        self._driver.remove(self, seconds)
 
     def check_room(self, sentences: int = 1) -> None:
         """Raise RefusedError where more sentences would have to wait than may.
@@ -147,33 +155,27 @@ class Batcher:
         if not sources:
             ticket.future.set_result([])
             return ticket
-        with self._changed:
+        with self._driver.changed:
             self.check_room(len(sources))
             self._waiting.extend(_Sentence(ticket, n, ids) for n, ids in enumerate(sources))
-            self._changed.notify_all()
+            self._driver.wake()
         return ticket
 
     def drop(self, ticket: Ticket) -> None:
         """Give up what is left of a ticket: what waits never starts, what is searched ends soon."""
-        with self._changed:
+        with self._driver.changed:
             if not ticket.missing:
                 return
             ticket.wanted = False
             kept = [sentence for sentence in self._waiting if sentence.ticket is not ticket]
+            self._has_unwanted |= ticket.missing > len(self._waiting) - len(kept)
             self._given_up.inc(ticket.missing)
             self._waiting = deque(kept)
-
-    async def call(self, function: Callable[[], Any]) -> Any:
-        """Have something called where models compute, between two steps."""
-        future = self._loop.create_future()
-        with self._changed:
-            self._calls.append(_Call(function, future))
-            self._changed.notify_all()
-        return await future
+            self._driver.wake()
 
     def due(self) -> float | None:
         """Return when there is something to do: at once (0), in some seconds, or when told."""
-        if self._calls or any(each.search.is_ready for each in self._running.values()):
+        if self._has_unwanted or any(each.search.is_ready for each in self._running.values()):
             return 0
         soonest = None
         seen = set()
@@ -193,27 +195,24 @@ class Batcher:
         return soonest
 
     def turn(self) -> None:
-        """Do what was called for, let newcomers join, and take one step in every search."""
+        """Let newcomers join, and take one step in every search."""
         try:
             self._turn()
         except Exception as error:  # A mistake of ours: nothing is going to be done any more.
-            with self._changed:
+            with self._driver.changed:
                 sentences = [*self._waiting]
                 for running in self._running.values():
                     sentences += running.sentences.values()
                 self._fail(sentences, error)
-                self._answers += [(call.future, error) for call in self._calls]
             raise
         finally:
             self._hand_over()
 
     def _turn(self) -> None:
-        with self._changed:
-            calls, self._calls = self._calls, deque()
+        with self._driver.changed:
+            self._has_unwanted = False
             newcomers = self._newcomers()
-        for call in calls:
-            self._answer(call)
-        begin, self._done = time.monotonic(), 0
+        self._done = 0
         for settings, running in list(self._running.items()):
             try:
                 self._go_on(running, newcomers.get(settings, {}))
@@ -224,7 +223,7 @@ class Batcher:
                 # What nobody wants any more may still be under way.
                 if not running.sentences and not running.search:
                     del self._running[settings]
-        self._seconds.inc(time.monotonic() - begin)
+        self._note_busy()
         self._speed.note(self._done, is_busy=bool(self._running))
 
     def _fail(self, sentences: Iterable[_Sentence], error: Exception) -> None:
@@ -249,8 +248,8 @@ class Batcher:
                     # Nobody overtakes it, so that one of those searches comes to its end.
                     left.append(sentence)
                     break
-                search = self._translator.search(settings, self._tell)
-                running = self._running[settings] = _Running(search)
+                search = self._search(settings, self._driver.wake)
+                running = self._running[settings] = _Running(search, self._shares)
             # Most often, all who wait want the same settings.
             number_waiting = 1 + len(self._waiting)
             may_join = settings in newcomers or running.search.accepts(number_waiting)
@@ -290,25 +289,18 @@ class Batcher:
             if not ticket.missing:
                 self._answers.append((ticket.future, ticket.results))
 
-    def _answer(self, call: _Call) -> None:
-        if call.future.cancelled():
-            return
-        try:
-            self._answers.append((call.future, call.function()))
-        except Exception as error:  # It goes to whoever asked.
-            self._answers.append((call.future, error))
-
-    def _tell(self) -> None:
-        """Wake the thread that computes."""
-        with self._changed:
-            self._changed.notify_all()
+    def _note_busy(self) -> None:
+        """Count the time in which something is under way, here or wherever it is searched for."""
+        now = time.monotonic()
+        if self._busy_since is not None:
+            self._seconds.inc(now - self._busy_since)
+        self._busy_since = now if self._running else None
 
     def _hand_over(self) -> None:
         """Tell the event loop what there is to answer."""
         answers, self._answers = self._answers, []
         if answers:
-            with suppress(RuntimeError):  # A loop that is closed has nobody left to tell.
-                self._loop.call_soon_threadsafe(_resolve, answers)
+            self._driver.tell(self._loop, lambda: _resolve(answers))
 
 
 @dataclass

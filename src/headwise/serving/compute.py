@@ -6,12 +6,14 @@ searches with all of them. On two cores a sentence alone took three times as lon
 thread had computed before.
 """
 
+import asyncio
 import os
 import sys
 import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextlib import AbstractContextManager, suppress
 from typing import Any, Protocol, TypeVar
 
 from headwise.serving.logs import log_error
@@ -33,6 +35,35 @@ class Work(Protocol):
         ...
 
 
+class Driver(Protocol):
+    """Who gives work its turns."""
+
+    @property
+    def changed(self) -> AbstractContextManager[object]:
+        """What is held while anything is changed that work looks at in its turn."""
+        ...
+
+    def add(self, work: Work) -> None:
+        """Have something done from now on."""
+        ...
+
+    def has(self, work: Work) -> bool:
+        """Return whether something is done, and has not come to a bad end."""
+        ...
+
+    def remove(self, work: Work, seconds: float) -> None:
+        """Have something done no more; wait so long for the bit that is under way."""
+        ...
+
+    def wake(self) -> None:
+        """Look whether there is something to do."""
+        ...
+
+    def tell(self, loop: asyncio.AbstractEventLoop, news: Callable[[], None]) -> None:
+        """Have something called in an event loop."""
+        ...
+
+
 class Computer:
     """A thread that does what it is called for, and several kinds of work in turns."""
 
@@ -46,17 +77,26 @@ class Computer:
 
     def call(self, function: Callable[[], T]) -> T:
         """Call a function in the thread, before anything else, and return what it returns."""
+        return self.submit(function).result()
+
+    def submit(self, function: Callable[[], T]) -> "Future[T]":
+        """Have a function called in the thread, between two turns of its work."""
         future: Future[T] = Future()
         with self.changed:
             self._calls.append((function, future))
-            self._wake()
-        return future.result()
+            self._start()
+        return future
 
     def add(self, work: Work) -> None:
         """Have something done from now on."""
         with self.changed:
             self._work.append(work)
-            self._wake()
+            self._start()
+
+    def wake(self) -> None:
+        """Let the thread see whether there is something to do."""
+        with self.changed:
+            self.changed.notify_all()
 
     def has(self, work: Work) -> bool:
         """Return whether something is done, and has not come to a bad end."""
@@ -69,14 +109,19 @@ class Computer:
                 self._work.remove(work)
             self.changed.wait_for(lambda: self._under_way is not work, seconds)
 
-    def _wake(self) -> None:
+    def tell(self, loop: asyncio.AbstractEventLoop, news: Callable[[], None]) -> None:
+        """Have something called in an event loop."""
+        with suppress(RuntimeError):  # A loop that is closed has nobody left to tell.
+            loop.call_soon_threadsafe(news)
+
+    def _start(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="compute", daemon=True)
             self._thread.start()
         self.changed.notify_all()
 
     def _run(self) -> None:
-        _step_back()
+        step_back()
         while True:
             with self.changed:
                 while not self._calls and (seconds := self._soonest()) != 0:
@@ -84,6 +129,8 @@ class Computer:
                 calls, self._calls = self._calls, deque()
                 work = list(self._work)
             for function, future in calls:
+                if not future.set_running_or_notify_cancel():
+                    continue
                 try:
                     future.set_result(function())
                 except BaseException as error:
@@ -112,7 +159,7 @@ class Computer:
         return min((due for each in self._work if (due := each.due()) is not None), default=None)
 
 
-def _step_back() -> None:
+def step_back() -> None:
     """Let whoever reads and answers go first, where a thread can be told so by itself.
 
     What it starts does the same: OpenMP's threads, and CTranslate2's. Without it, 32 clients got

@@ -39,7 +39,7 @@ class Metrics:
         )
         self.search_seconds = Counter(
             "headwise_search_seconds_total",
-            "Seconds that a model was busy.",
+            "Seconds in which a model had something under way.",
             ("model",),
             registry=self.registry,
         )

@@ -1,11 +1,14 @@
 """The models that are served, found by name or by languages."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from headwise.decoding import SearchSettings
 from headwise.errors import ConfigError
 from headwise.serving.limits import RefusedError
+from headwise.serving.workers import Workers
+from headwise.tasks.engine import OngoingSearch
 from headwise.tasks.translation import Translator
 
 
@@ -17,6 +20,15 @@ class ServedModel:
     translator: Translator
     card: dict[str, Any] = field(default_factory=dict)
     """What people may want to know of it, as JSON."""
+    workers: Workers | None = None
+    """Who searches with it; None: the translator itself."""
+
+    def search(self, settings: SearchSettings, on_ready: Callable[[], None]) -> OngoingSearch:
+        """Begin a search that sentences can be added to while it goes on."""
+        if self.workers is None:
+            return self.translator.search(settings, on_ready)
+        extra = self.translator.config.decode.max_extra_tokens
+        return self.workers.search(self.name, settings, extra, on_ready)
 
     @property
     def source(self) -> str:

@@ -1,21 +1,23 @@
 """Texts in, translations out: what the API's routes share."""
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from starlette.requests import Request
 
 from headwise.inspect.attention import AttentionRecord, attention_record
 from headwise.serving.batching import Batcher
 from headwise.serving.compute import computer
+from headwise.serving.in_loop import InLoop
 from headwise.serving.limits import Limits, RefusedError, too_long
 from headwise.serving.metrics import Metrics
 from headwise.serving.models import Models, ServedModel
 from headwise.tasks.translation import Translation
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -38,25 +40,39 @@ class Service:
 
     def __init__(self, models: Models, limits: Limits, metrics: Metrics) -> None:
         self.models, self.limits, self.metrics = models, limits, metrics
+        in_loop = InLoop()
         self._batchers = {
-            model.name: Batcher(model.name, model.translator, limits, metrics, computer.changed)
+            model.name: Batcher(
+                model.name,
+                model.search,
+                limits,
+                metrics,
+                computer if model.workers is None else in_loop,
+                shares=1 if model.workers is None else len(model.workers),
+            )
             for model in models.all
         }
+        self._workers = {model.workers for model in models.all if model.workers is not None}
         self._accepting = False
         self._waiting: set[_Waiting] = set()
         metrics.ready.set_function(lambda: float(self.is_ready))
 
     def start(self) -> None:
         """Take requests from now on; to be called in the event loop that will bring them."""
+        for workers in self._workers:
+            workers.watch()
         for batcher in self._batchers.values():
             batcher.start()
-            computer.add(batcher)
         self._accepting = True
 
     @property
     def is_ready(self) -> bool:
         """Whether requests are taken, and there is somebody to answer them."""
-        return self._accepting and all(map(computer.has, self._batchers.values()))
+        return (
+            self._accepting
+            and all(batcher.is_alive for batcher in self._batchers.values())
+            and all(workers.is_ready for workers in self._workers)
+        )
 
     def stop_accepting(self) -> None:
         """Take no more requests; those that are here may finish. Safe in a signal handler."""
@@ -72,7 +88,9 @@ class Service:
     def close(self) -> None:
         """End the work; a batch that is under way gets a second for it."""
         for batcher in self._batchers.values():
-            computer.remove(batcher, 1.0)
+            batcher.close(1.0)
+        for workers in self._workers:
+            workers.unwatch()
 
     async def translate(
         self,
@@ -104,19 +122,13 @@ class Service:
         self, model: ServedModel, translations: Sequence[Translation]
     ) -> list[list[tuple[int, int]]]:
         """Return the alignment of each translation."""
-        align = model.translator.alignment
-        return [
-            await self._batchers[model.name].call(partial(align, each)) for each in translations
-        ]
+        return [await _compute(model.translator.alignment, each) for each in translations]
 
     async def token_log_probs(
         self, model: ServedModel, translations: Sequence[Translation]
     ) -> list[list[float]]:
         """Return how probable each token of the best candidates was."""
-        found: list[list[float]] = await self._batchers[model.name].call(
-            lambda: model.translator.token_log_probs(translations)
-        )
-        return found
+        return await _compute(model.translator.token_log_probs, translations)
 
     async def attention(
         self, model: ServedModel, translation: Translation
@@ -132,8 +144,9 @@ class Service:
             left -= sizes.num_layers * sizes.num_heads * (s * s + t * t + t * s)
             if left < 0:
                 break
-            trace = partial(attention_record, model.translator, part.source, part.text or None)
-            records.append(await self._batchers[model.name].call(trace))
+            records.append(
+                await _compute(attention_record, model.translator, part.source, part.text or None)
+            )
         if parts and not records:
             raise RefusedError(413, "the first sentence is too long for its attention to be shown")
         return records, len(parts) - len(records)
@@ -165,6 +178,12 @@ class Service:
         characters = sum(map(len, texts))
         if characters > self.limits.characters:
             raise too_long("characters", characters, self.limits.characters)
+
+
+async def _compute(function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
+    """Have something called where models compute, between two steps; not if it is given up."""
+    call = partial(function, *arguments, **options)
+    return await asyncio.wrap_future(computer.submit(call))
 
 
 async def _end_with_client(request: Request, waiting: _Waiting) -> None:

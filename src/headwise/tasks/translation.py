@@ -11,6 +11,7 @@ from headwise.config import Config
 from headwise.data import Subwords
 from headwise.decoding import Hypothesis, SearchSettings
 from headwise.errors import RequestError
+from headwise.model import Transformer
 from headwise.recipes import search_as
 from headwise.runs.directory import RunDirectory
 from headwise.runs.model import TrainedModel, load_model
@@ -290,6 +291,11 @@ class Translator:
     def count_target_tokens(self, text: str) -> int:
         """Count the tokens of a translation, the end of the sentence included."""
         return len(self._target.encode(text)) + 1
+
+    @property
+    def model(self) -> Transformer:
+        """The model, where it is ours that computes."""
+        return self._torch_engine("another process").model
 
     @property
     def can_align(self) -> bool:

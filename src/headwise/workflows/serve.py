@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from headwise.config import Vocab
 from headwise.errors import CheckpointError
 from headwise.paper import compare_with_paper
 from headwise.runs.directory import RunDirectory
 from headwise.runs.metrics import read_metrics
 from headwise.serving.models import ServedModel
+from headwise.serving.workers import Workers
 from headwise.tasks.translation import Translator
 from headwise.workflows.translators import EngineName, Quantization, load_translator
 
@@ -23,8 +26,9 @@ def load_served(
     quantization: Quantization | None = None,
     checkpoint: str | None = None,
     device: str = "cpu",
+    workers: Workers | None = None,
 ) -> list[ServedModel]:
-    """Load runs to be served, each under the name of its directory."""
+    """Load runs to be served, each under the name of its directory; workers get them as well."""
     models = []
     for run in runs:
         translator = load_translator(
@@ -32,7 +36,11 @@ def load_served(
         )
         name = run.resolve().name
         card = model_card(RunDirectory(run), translator, engine)
-        models.append(ServedModel(name=name, translator=translator, card=card))
+        models.append(ServedModel(name=name, translator=translator, card=card, workers=workers))
+    if workers is not None:
+        # What is left to this process, as attention is, must not take their cores.
+        torch.set_num_threads(1)
+        workers.load({model.name: model.translator.model for model in models})
     return models
 
 

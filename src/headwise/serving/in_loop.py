@@ -1,0 +1,58 @@
+"""Work that hands on what others compute: done in the event loop, without a thread of its own."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+
+from headwise.serving.compute import Work
+from headwise.serving.logs import log_error
+
+
+class InLoop:
+    """Gives work its turns between other things that the event loop does."""
+
+    def __init__(self) -> None:
+        self.changed: AbstractContextManager[None] = nullcontext()
+        self._work: list[Work] = []
+        self._is_scheduled = False
+
+    def add(self, work: Work) -> None:
+        """Have something done from now on, in the event loop that runs."""
+        self._loop = asyncio.get_running_loop()
+        self._work.append(work)
+        self.wake()
+
+    def has(self, work: Work) -> bool:
+        """Return whether something is done, and has not come to a bad end."""
+        return work in self._work
+
+    def remove(self, work: Work, seconds: float) -> None:
+        """Have something done no more; nothing is under way when this is called."""
+        if work in self._work:
+            self._work.remove(work)
+
+    def wake(self) -> None:
+        """Look, in a moment, whether there is something to do."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._look)
+
+    def tell(self, loop: asyncio.AbstractEventLoop, news: Callable[[], None]) -> None:
+        """Call something: the event loop is where we are."""
+        news()
+
+    def _look(self) -> None:
+        self._is_scheduled = False
+        for work in list(self._work):
+            if work.due() == 0:
+                self._turn(work)
+        dues = [seconds for each in self._work if (seconds := each.due()) is not None]
+        if dues:
+            self._loop.call_later(min(dues), self.wake)
+
+    def _turn(self, work: Work) -> None:
+        try:
+            work.turn()
+        except Exception:  # A mistake of ours. Others go on, and the server is not ready any more.
+            log_error("a model has ended")
+            self._work.remove(work)

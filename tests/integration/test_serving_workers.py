@@ -1,0 +1,340 @@
+"""Processes that search for a server: what they find, and what becomes of them."""
+
+import asyncio
+import json
+import os
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from multiprocessing.connection import Connection, Pipe
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headwise.config import Vocab
+from headwise.decoding import SearchSettings
+from headwise.errors import ConfigError
+from headwise.model import Transformer
+from headwise.serving.limits import RefusedError
+from headwise.serving.worker import (
+    Add,
+    Done,
+    Drop,
+    Failed,
+    SearchKey,
+    Stop,
+    Worker,
+    receive,
+    send,
+)
+from headwise.serving.workers import Workers, WorkerSearch
+from headwise.tasks.torch_engine import TorchEngine
+from headwise.tasks.translation import Translator
+from tests.conftest import Headwise, model_config
+from tests.servers import Running, start_serve, wait_for
+
+Test = Callable[[Workers], Coroutine[Any, Any, None]]
+Run = Callable[[Test], None]
+
+EXTRA = 10
+FIRST = SearchSettings(nbest=2)
+ENDLESS = SearchSettings(min_length=10_000)
+
+
+@pytest.fixture(scope="module")
+def models() -> dict[str, Transformer]:
+    """Two that differ: with and without a matrix that several parts share."""
+    vocab = Vocab.shared(50)
+    return {
+        "tied": Transformer(model_config(), vocab).eval(),
+        "learned": Transformer(
+            model_config(tying="untied", positions="learned", max_positions=10_200), vocab
+        ).eval(),
+    }
+
+
+@pytest.fixture
+def run(models: dict[str, Transformer]) -> Iterator[Callable[[Test], None]]:
+    """Two workers, and an event loop that takes what they say."""
+    with Workers(2) as workers:
+        workers.load(models)
+
+        async def inside(test: Test) -> None:
+            workers.watch()
+            try:
+                await asyncio.wait_for(test(workers), 60)
+            finally:
+                workers.unwatch()
+
+        yield lambda test: asyncio.run(inside(test))
+    assert not any(is_there(worker.process.pid) for worker in workers._workers)
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.005)
+
+
+async def ends(search: WorkerSearch) -> dict[int, Any]:
+    """Wait for everything that is under way."""
+    found: dict[int, Any] = {}
+    while len(search):
+        await until(lambda: search.is_ready)
+        found.update(search.advance())
+    return found
+
+
+def begun(workers: Workers, settings: SearchSettings = FIRST, model: str = "tied") -> WorkerSearch:
+    return workers.search(model, settings, EXTRA if settings is FIRST else 10_000, lambda: None)
+
+
+def test_they_find_what_the_engine_finds(run: Run, models: dict[str, Transformer]) -> None:
+    sources = [[4 + (n * k) % 46 for k in range(1 + n % 9)] for n in range(40)]
+
+    async def test(workers: Workers) -> None:
+        searches = {name: begun(workers, model=name) for name in models}
+        told = 0
+
+        def tell() -> None:
+            nonlocal told
+            told += 1
+
+        searches["tied"].on_ready = tell
+        for n, ids in enumerate(sources):
+            for search in searches.values():
+                search.add({n: ids})
+        assert [len(worker.under_way) for worker in workers._workers] == [40, 40]
+        for name, model in models.items():
+            found = await ends(searches[name])
+            expected = TorchEngine(model).translate(sources, FIRST, EXTRA)
+            assert [[each.ids for each in found[n]] for n in range(40)] == [
+                [each.ids for each in hypotheses] for hypotheses in expected
+            ]
+        assert told == 40
+        assert [worker.under_way for worker in workers._workers] == [{}, {}]
+
+    run(test)
+
+
+def test_what_is_given_up_is_searched_no_more(run: Run) -> None:
+    async def test(workers: Workers) -> None:
+        search = begun(workers, ENDLESS)
+        search.add({1: [5], 2: [6], 3: [7]})
+        search.drop([1, 2, 3, 99])
+        assert len(search) == 0
+        assert [worker.under_way for worker in workers._workers] == [{}, {}]
+        await asyncio.sleep(0.1)
+        busy = [cpu_seconds(worker.process.pid) for worker in workers._workers]
+        await asyncio.sleep(0.5)
+        for worker, before in zip(workers._workers, busy, strict=True):
+            assert cpu_seconds(worker.process.pid) - before < 0.2, "it has something else to do"
+
+    run(test)
+
+
+def test_what_was_found_and_is_given_up_before_it_is_fetched_is_nobodys(run: Run) -> None:
+    async def test(workers: Workers) -> None:
+        search = begun(workers)
+        search.add({1: [5], 2: [6]})
+        await until(lambda: len(search.found) == 2)
+        search.drop([1])
+        assert [number for number, _ in search.advance()] == [2]
+        assert len(search) == 0
+
+    run(test)
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_where_one_is_killed_another_takes_its_place(run: Run) -> None:
+    async def test(workers: Workers) -> None:
+        search = begun(workers, ENDLESS)
+        search.add({1: [5], 2: [6]})
+        first, second = workers._workers
+        assert (len(first.under_way), len(second.under_way)) == (1, 1)
+        killed = first.process
+        killed.kill()
+        await until(lambda: search.is_ready)
+        with pytest.raises(RefusedError, match="try again in a moment"):
+            search.advance()
+        assert (len(search), len(second.under_way)) == (0, 0)
+        assert workers.is_ready, "there is still the other"
+        assert await found_for(workers, {7: [5, 6]}) == [7]
+        await until(lambda: workers._has_all(first))
+        assert first.process.pid != killed.pid
+        assert first.failures == 0
+        second.process.kill()
+        await until(lambda: not workers._has_all(second))
+        assert await found_for(workers, {8: [5, 6]}) == [8], "the new one is as good as the old"
+        for worker in workers._workers:
+            worker.process.kill()
+        await until(lambda: not workers.is_ready)
+        with pytest.raises(RefusedError, match="try again in a moment"):
+            begun(workers).add({9: [5]})
+
+    run(test)
+
+
+async def found_for(workers: Workers, sources: dict[int, list[int]]) -> list[int]:
+    search = begun(workers)
+    search.add(sources)
+    return sorted(await ends(search))
+
+
+def test_one_that_ends_before_it_is_ready_is_an_error(models: dict[str, Transformer]) -> None:
+    with Workers(2) as workers:
+        workers._workers[1].process.kill()
+        with pytest.raises(ConfigError, match="before it was ready: try --workers 1"):
+            workers.load(models)
+
+
+class Broken:
+    """An engine whose searches fail."""
+
+    def search(self, *_: object) -> "Broken":
+        return self
+
+    def accepts(self, newcomers: int) -> bool:
+        return True
+
+    def add(self, sources: dict[int, list[int]]) -> None:
+        raise ValueError("a bug")
+
+
+@pytest.fixture
+def worker(models: dict[str, Transformer]) -> Iterator["Connection[Any, Any]"]:
+    """A worker in a thread of this process, with one good engine and one bad."""
+    ours, theirs = Pipe()
+    worker = Worker(theirs)
+    worker._engines = {"good": TorchEngine(models["tied"]), "bad": Broken()}  # type: ignore[dict-item]
+    thread = threading.Thread(target=worker.run)
+    thread.start()
+    yield ours
+    send(ours, Stop())
+    thread.join(10)
+    assert not thread.is_alive()
+
+
+def test_a_search_that_fails_fails_alone(worker: "Connection[Any, Any]") -> None:
+    good, bad, unknown = (SearchKey(name, FIRST, EXTRA) for name in ("good", "bad", "unknown"))
+    send(worker, Add(bad, {1: [5], 2: [6]}))
+    assert receive(worker) == Failed([1, 2])
+    send(worker, Add(unknown, {3: [5]}))
+    assert receive(worker) == Failed([3]), "it was meant for the one that was here before"
+    send(worker, Add(good, {4: [5], 5: [6], 6: [7]}))
+    send(worker, Drop([5]))
+    found: list[int] = []
+    while len(found) < 2:
+        news = receive(worker)
+        assert isinstance(news, Done)
+        found += [number for number, _ in news.found]
+    assert sorted(found) == [4, 6]
+
+
+def test_a_failure_is_told_to_those_whom_it_concerns(run: Run) -> None:
+    async def test(workers: Workers) -> None:
+        search, other = begun(workers, ENDLESS), begun(workers, ENDLESS)
+        search.add({1: [5]})
+        other.add({1: [5]})
+        (holder,) = [w for w in workers._workers if search in [s for s, _ in w.under_way.values()]]
+        (number,) = [n for n, (whose, _) in holder.under_way.items() if whose is search]
+        workers._take(holder, Failed([number]))
+        assert (search.is_ready, other.is_ready) == (True, False)
+        with pytest.raises(RuntimeError, match="failed"):
+            search.advance()
+
+    run(test)
+
+
+def children(pid: int) -> list[int]:
+    tasks = Path(f"/proc/{pid}/task").iterdir()
+    return [int(child) for task in tasks for child in (task / "children").read_text().split()]
+
+
+def is_there(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+@pytest.fixture
+def server(trained_run: Path, tmp_path: Path) -> Iterator[Running]:
+    with start_serve(trained_run, tmp_path, "--workers", "2") as server:
+        yield server
+
+
+def test_a_server_with_workers_from_beginning_to_end(server: Running, trained_run: Path) -> None:
+    translator = Translator.load(trained_run)
+    texts = ["ban dora kuti", "bun kan", "", "bara dora ban bun"]
+    expected = [each.text for each in translator.translate(texts)]
+    assert [each["text"] for each in server.translate(texts)] == expected
+    attention = server.ask("POST", "/v1/attention", {"q": "ban dora"})
+    assert (attention[0], len(attention[1]["records"])) == (200, 1)
+
+    found = children(server.pid)
+    assert len(found) == 2
+    os.kill(found[0], signal.SIGKILL)
+    wait_for(lambda: set(children(server.pid)) - set(found) and not is_there(found[0]))
+    assert server.ask("GET", "/readyz")[0] == 200
+    assert [each["text"] for each in server.translate(texts)] == expected
+    wait_for(lambda: len(children(server.pid)) == 2)
+    found = children(server.pid)
+
+    answers: list[int] = []
+
+    def ask() -> None:
+        fields = {"q": ["ban dora kuti bun kan bara " * 5] * 8, "min_length": 30, "beam": 8}
+        answers.append(server.ask("POST", "/v1/translate", fields)[0])
+
+    threads = [threading.Thread(target=ask) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    wait_for(lambda: b'headwise_source_tokens_total{model="run"} 0' not in metrics(server))
+    # As a service manager does, and a terminal: everybody is told.
+    for pid in (*found, server.pid):
+        os.kill(pid, signal.SIGINT)
+    for pid in (*found, server.pid):
+        os.kill(pid, signal.SIGTERM)
+    server.process.wait(15)
+    for thread in threads:
+        thread.join()
+    assert set(answers) <= {200, 503}
+    assert 200 in answers, "what was under way has finished"
+    assert not any(map(is_there, found))
+    events = [json.loads(line) for line in server.log.read_text().splitlines() if line[0] == "{"]
+    assert [line["event"] for line in events if line["event"] != "request"] == [
+        "listening",
+        "a worker has ended",
+        "stopping",
+    ]
+    assert "Traceback" not in server.log.read_text()
+
+
+def metrics(server: Running) -> bytes:
+    found: bytes = server.ask("GET", "/metrics")[1]
+    return found
+
+
+def test_a_server_that_is_killed_leaves_nothing(
+    trained_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    with start_serve(trained_run, tmp_path, "--workers", "2") as server:
+        found = children(server.pid)
+        server.process.kill()
+        server.process.wait()
+        wait_for(lambda: not any(map(is_there, found)), 5)
+    assert list(temporary.iterdir()) == []
+
+
+def test_workers_are_for_torch_on_cpu(headwise: Headwise, trained_run: Path) -> None:
+    for option in (("--engine", "ctranslate2"), ("--device", "cuda")):
+        code, _, errors = headwise("serve", str(trained_run), "--workers", "2", *option)
+        assert (code, "--workers is for torch on CPU" in errors) == (2, True)
