@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
@@ -185,6 +186,16 @@ async def found_for(workers: Workers, sources: dict[int, list[int]]) -> list[int
     return sorted(await ends(search))
 
 
+def test_one_that_does_not_stop_is_made_to(models: dict[str, Transformer]) -> None:
+    with Workers(2) as workers:
+        workers.load(models)
+        for worker in workers._workers:
+            worker.process.send_signal(signal.SIGSTOP)
+        begin = time.monotonic()
+    assert 1.5 < time.monotonic() - begin < 3.5, "all at the same time"
+    assert not any(is_there(worker.process.pid) for worker in workers._workers)
+
+
 def test_one_that_ends_before_it_is_ready_is_an_error(models: dict[str, Transformer]) -> None:
     with Workers(2) as workers:
         workers._workers[1].process.kill()
@@ -220,11 +231,9 @@ def worker(models: dict[str, Transformer]) -> Iterator["Connection[Any, Any]"]:
 
 
 def test_a_search_that_fails_fails_alone(worker: "Connection[Any, Any]") -> None:
-    good, bad, unknown = (SearchKey(name, FIRST, EXTRA) for name in ("good", "bad", "unknown"))
+    good, bad = (SearchKey(name, FIRST, EXTRA) for name in ("good", "bad"))
     send(worker, Add(bad, {1: [5], 2: [6]}))
     assert receive(worker) == Failed([1, 2])
-    send(worker, Add(unknown, {3: [5]}))
-    assert receive(worker) == Failed([3]), "it was meant for the one that was here before"
     send(worker, Add(good, {4: [5], 5: [6], 6: [7]}))
     send(worker, Drop([5]))
     found: list[int] = []

@@ -152,10 +152,7 @@ class Worker:
     def _add(self, order: Add) -> None:
         running = self._searches.get(order.key)
         if running is None:
-            engine = self._engines.get(order.key.model)
-            if engine is None:  # It was meant for another, in whose place this one was started.
-                send(self._connection, Failed(list(order.sources)))
-                return
+            engine = self._engines[order.key.model]
             search = engine.search(order.key.settings, order.key.max_extra_tokens)
             running = self._searches[order.key] = _Running(search)
         running.waiting.update(order.sources)

@@ -9,6 +9,7 @@ import itertools
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
 from multiprocessing.connection import Pipe
@@ -94,11 +95,10 @@ class _Worker:
         with suppress(OSError):
             send_handle(self.connection, weights.fileno(), self.process.pid)
 
-    def stop(self) -> None:
-        """End the process."""
-        self.send(Stop())
+    def end(self, seconds: float) -> None:
+        """End the process, which was told to stop and has so long for it."""
         try:
-            self.process.wait(_STOP_SECONDS)
+            self.process.wait(max(0, seconds))
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
@@ -114,11 +114,9 @@ class Workers:
         """Each with its weights as they were: whoever is started later finds the same."""
         self._numbers = itertools.count()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stack = ExitStack()
+        self._files = ExitStack()
         threads = max(1, cores() // count)
         self._workers = [_Worker(threads) for _ in range(count)]
-        for worker in self._workers:
-            self._stack.callback(worker.stop)
 
     def __len__(self) -> int:
         """Return how many there are, whether they are ready or not."""
@@ -134,13 +132,18 @@ class Workers:
         trace: TracebackType | None,
     ) -> None:
         """End all processes."""
-        self._stack.close()
+        for worker in self._workers:
+            worker.send(Stop())
+        until = time.monotonic() + _STOP_SECONDS
+        for worker in self._workers:
+            worker.end(until - time.monotonic())
+        self._files.close()
 
     def load(self, models: Mapping[str, Transformer]) -> None:
         """Give all workers some models, and wait until they have them."""
         for name, model in models.items():
             order = Load(name, model.config, model.vocab)
-            self._models.append((order, self._stack.enter_context(_open_weights(model))))
+            self._models.append((order, self._files.enter_context(_open_weights(model))))
         for worker in self._workers:
             self._load_all(worker)
         for worker in self._workers:

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import ctranslate2
 import pytest
 import torch
 
@@ -257,6 +258,8 @@ def test_an_output_has_its_least_length_and_no_padding(make: MakeRun) -> None:
 
 @pytest.mark.parametrize(("quantization", "bound"), [("int16", 0.2), ("int8", 2.0)])
 def test_a_quantised_export_is_near(make: MakeRun, quantization: str, bound: float) -> None:
+    if quantization not in ctranslate2.get_supported_compute_types("cpu"):
+        bound = 2.0  # On such a processor CTranslate2 computes in int8 instead, and says so.
     run = make("model.d_model=64", "model.d_ff=96")
     exact = export(run)
     report = export(run, None, quantization)  # type: ignore[arg-type]
