@@ -6,6 +6,7 @@ Paper: §3.1 and §3.3.
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import torch
 from torch import Tensor, nn
 
 from headwise.config import ModelConfig
@@ -33,6 +34,16 @@ class Memory:
     keys: Tensor  # [B, H, S, K]
     values: Tensor  # [B, H, S, Kv]
     allowed: Allowed
+
+
+class LayerNorm(nn.LayerNorm):
+    """torch's layer, called without its detours: a step of decoding has a dozen of them."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__(config.d_model, eps=_NORM_EPSILON)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
 
 
 class FeedForward(nn.Module):
@@ -64,7 +75,7 @@ class Residual(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(config.d_model, eps=_NORM_EPSILON)
+        self.norm = LayerNorm(config)
         self.normalise_first = config.norm_order == "pre"
         self.dropout_rate = config.dropout
 
@@ -138,9 +149,7 @@ class Stack(nn.Module):
         self.layers = nn.ModuleList(
             Layer(config, attends_to_memory=attends_to_memory) for _ in range(config.num_layers)
         )
-        self.final_norm = (
-            nn.LayerNorm(config.d_model, eps=_NORM_EPSILON) if config.norm_order == "pre" else None
-        )
+        self.final_norm = LayerNorm(config) if config.norm_order == "pre" else None
 
     def forward(
         self,

@@ -54,15 +54,16 @@ def _attend(
     weights = torch.bmm(queries, keys).mul_(1 / math.sqrt(q.shape[3]))  # [B*H, T, S]
     if bias is not None:
         weights.view(*q.shape[:2], num_queries, num_keys).add_(bias)
-    weights = _softmax_(weights)
+    weights = _softmax(weights)
     heads = torch.bmm(weights, values).view(*q.shape[:3], v.shape[3])  # [B, H, T, Kv]
     return heads, queries, keys, values, weights
 
 
-def _softmax_(scores: Tensor) -> Tensor:
-    """Turn scores into weights in place, the fastest way for the length of their rows."""
+def _softmax(scores: Tensor) -> Tensor:
+    """Turn scores, which are spent, into weights, the fastest way for the length of their rows."""
     if scores.shape[-1] >= _VECTOR:
-        return torch.softmax(scores, dim=-1, out=scores)
+        # Into memory of its own: in place, torch takes up to 1.8 times as long.
+        return torch.softmax(scores, dim=-1)
     scores.sub_(scores.amax(-1, keepdim=True)).exp_()
     return scores.div_(scores.sum(-1, keepdim=True))
 
