@@ -4,10 +4,10 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
-from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +23,14 @@ from headwise.serving.worker import (
     Done,
     Drop,
     Failed,
+    Inbox,
+    Order,
     SearchKey,
-    Stop,
     Worker,
-    receive,
-    send,
+    packed,
 )
 from headwise.serving.workers import Workers, WorkerSearch
+from headwise.tasks.engine import LostError
 from headwise.tasks.torch_engine import TorchEngine
 from headwise.tasks.translation import Translator
 from tests.conftest import Headwise, model_config
@@ -58,11 +59,10 @@ def models() -> dict[str, Transformer]:
 @pytest.fixture
 def run(models: dict[str, Transformer]) -> Iterator[Callable[[Test], None]]:
     """Two workers, and an event loop that takes what they say."""
-    with Workers(2) as workers:
-        workers.load(models)
+    with Workers(2, models) as workers:
 
         async def inside(test: Test) -> None:
-            workers.watch()
+            await workers.watch()
             try:
                 await asyncio.wait_for(test(workers), 60)
             finally:
@@ -122,16 +122,22 @@ def test_what_is_given_up_is_searched_no_more(run: Run) -> None:
     async def test(workers: Workers) -> None:
         search = begun(workers, ENDLESS)
         search.add({1: [5], 2: [6], 3: [7]})
+        before = [cpu_seconds(worker.process.pid) for worker in workers._workers]
+        await until(lambda: all(more > 0.1 for more in spent_since(workers, before)))
         search.drop([1, 2, 3, 99])
         assert len(search) == 0
         assert [worker.under_way for worker in workers._workers] == [{}, {}]
-        await asyncio.sleep(0.1)
-        busy = [cpu_seconds(worker.process.pid) for worker in workers._workers]
+        await asyncio.sleep(0.2)
+        before = [cpu_seconds(worker.process.pid) for worker in workers._workers]
         await asyncio.sleep(0.5)
-        for worker, before in zip(workers._workers, busy, strict=True):
-            assert cpu_seconds(worker.process.pid) - before < 0.2, "it has something else to do"
+        assert max(spent_since(workers, before)) < 0.2, "they have something else to do"
 
     run(test)
+
+
+def spent_since(workers: Workers, before: list[float]) -> list[float]:
+    now = [cpu_seconds(worker.process.pid) for worker in workers._workers]
+    return [after - earlier for after, earlier in zip(now, before, strict=True)]
 
 
 def test_what_was_found_and_is_given_up_before_it_is_fetched_is_nobodys(run: Run) -> None:
@@ -153,29 +159,75 @@ def cpu_seconds(pid: int) -> float:
 
 def test_where_one_is_killed_another_takes_its_place(run: Run) -> None:
     async def test(workers: Workers) -> None:
-        search = begun(workers, ENDLESS)
-        search.add({1: [5], 2: [6]})
+        search = begun(workers)
         first, second = workers._workers
+        first.process.send_signal(signal.SIGSTOP)
+        search.add({1: [5], 2: [6]})
         assert (len(first.under_way), len(second.under_way)) == (1, 1)
         killed = first.process
         killed.kill()
-        await until(lambda: search.is_ready)
-        with pytest.raises(RefusedError, match="try again in a moment"):
+        await until(lambda: search.is_ready and len(search.found) == 1)
+        with pytest.raises(LostError) as caught:
             search.advance()
-        assert (len(search), len(second.under_way)) == (0, 0)
-        assert workers.is_ready, "there is still the other"
+        (error,) = caught.value.errors.values()
+        assert list(caught.value.errors) == [1]
+        assert isinstance(error, RefusedError)
+        assert "try again in a moment" in str(error)
+        assert [number for number, _ in search.advance()] == [2], "the other is none the worse"
+        assert len(search) == 0
+        assert workers.num_ready == 1
         assert await found_for(workers, {7: [5, 6]}) == [7]
-        await until(lambda: workers._has_all(first))
-        assert first.process.pid != killed.pid
-        assert first.failures == 0
+        await until(lambda: workers.num_ready == 2)
+        assert (first.process.pid != killed.pid, first.failures) == (True, 0)
         second.process.kill()
-        await until(lambda: not workers._has_all(second))
+        await until(lambda: workers.num_ready == 1)
         assert await found_for(workers, {8: [5, 6]}) == [8], "the new one is as good as the old"
         for worker in workers._workers:
             worker.process.kill()
-        await until(lambda: not workers.is_ready)
+        await until(lambda: workers.num_ready == 0)
         with pytest.raises(RefusedError, match="try again in a moment"):
             begun(workers).add({9: [5]})
+
+    run(test)
+
+
+def test_one_that_cannot_be_started_is_tried_again(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def test(workers: Workers) -> None:
+        (first, _), tries = workers._workers, 0
+        start = first.start
+
+        def fail_once() -> None:
+            nonlocal tries
+            tries += 1
+            if tries == 1:
+                raise OSError(11, "no more processes")
+            start()
+
+        monkeypatch.setattr(first, "start", fail_once)
+        first.process.kill()
+        await until(lambda: workers.num_ready == 1)
+        await until(lambda: workers.num_ready == 2)
+        assert tries == 2
+
+    run(test)
+
+
+def test_one_that_does_not_listen_stops_nobody(run: Run) -> None:
+    async def test(workers: Workers) -> None:
+        first, second = workers._workers
+        first.process.send_signal(signal.SIGSTOP)
+        search = begun(workers)
+        for number in range(4000):
+            search.add({number: [5] * 50})
+            if first.transport.get_write_buffer_size():
+                break
+            search.drop([number])
+        assert first.transport.get_write_buffer_size(), "more than a connection holds"
+        search.add({5000: [5], 5001: [6], 5002: [7]})
+        assert {5000, 5001, 5002} <= {number for _, number, _ in second.under_way.values()}
+        await until(lambda: len(search.found) >= 3)
 
     run(test)
 
@@ -186,21 +238,40 @@ async def found_for(workers: Workers, sources: dict[int, list[int]]) -> list[int
     return sorted(await ends(search))
 
 
+def test_work_is_shared_by_its_size(run: Run) -> None:
+    async def test(workers: Workers) -> None:
+        search = begun(workers)
+        search.add({0: [5] * 40, 1: [5], 2: [6], 3: [7], 4: [8]})
+        first, second = workers._workers
+        assert [number for _, number, _ in first.under_way.values()] == [0]
+        assert [number for _, number, _ in second.under_way.values()] == [1, 2, 3, 4]
+        assert (first.tokens, second.tokens) == (41 * FIRST.beam, 8 * FIRST.beam)
+        await ends(search)
+
+    run(test)
+
+
 def test_one_that_does_not_stop_is_made_to(models: dict[str, Transformer]) -> None:
-    with Workers(2) as workers:
-        workers.load(models)
+    with Workers(2, models) as workers:
         for worker in workers._workers:
             worker.process.send_signal(signal.SIGSTOP)
         begin = time.monotonic()
-    assert 1.5 < time.monotonic() - begin < 3.5, "all at the same time"
+    assert 1.5 < time.monotonic() - begin < 3.9, "all at the same time"
     assert not any(is_there(worker.process.pid) for worker in workers._workers)
 
 
-def test_one_that_ends_before_it_is_ready_is_an_error(models: dict[str, Transformer]) -> None:
-    with Workers(2) as workers:
-        workers._workers[1].process.kill()
-        with pytest.raises(ConfigError, match="before it was ready: try --workers 1"):
-            workers.load(models)
+def test_one_that_ends_before_it_is_ready_is_an_error(
+    models: dict[str, Transformer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwise.serving.workers.sys.executable", "/bin/false")
+    with (
+        pytest.raises(ConfigError, match="before it was ready: try --workers 1"),
+        Workers(2, models),
+    ):
+        pass
+    monkeypatch.setattr("headwise.serving.workers.sys.executable", "/no/such/program")
+    with pytest.raises(ConfigError, match="cannot start 2 workers: No such"), Workers(2, models):
+        pass
 
 
 class Broken:
@@ -216,45 +287,78 @@ class Broken:
         raise ValueError("a bug")
 
 
+class Talk:
+    """The server's end of a connection."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._inbox = connection, Inbox()
+        self._connection.settimeout(10)
+        self._news: list[Any] = []
+
+    def send(self, *orders: Order) -> None:
+        self._connection.sendall(b"".join(map(packed, orders)))
+
+    def receive(self) -> Any:
+        while not self._news:
+            self._news += self._inbox.feed(self._connection.recv(7))
+        return self._news.pop(0)
+
+
 @pytest.fixture
-def worker(models: dict[str, Transformer]) -> Iterator["Connection[Any, Any]"]:
+def worker(models: dict[str, Transformer]) -> Iterator[Talk]:
     """A worker in a thread of this process, with one good engine and one bad."""
-    ours, theirs = Pipe()
+    ours, theirs = socket.socketpair()
     worker = Worker(theirs)
     worker._engines = {"good": TorchEngine(models["tied"]), "bad": Broken()}  # type: ignore[dict-item]
     thread = threading.Thread(target=worker.run)
     thread.start()
-    yield ours
-    send(ours, Stop())
+    yield Talk(ours)
+    ours.close()
     thread.join(10)
     assert not thread.is_alive()
+    theirs.close()
 
 
-def test_a_search_that_fails_fails_alone(worker: "Connection[Any, Any]") -> None:
+def test_a_search_that_fails_fails_alone(worker: Talk) -> None:
     good, bad = (SearchKey(name, FIRST, EXTRA) for name in ("good", "bad"))
-    send(worker, Add(bad, {1: [5], 2: [6]}))
-    assert receive(worker) == Failed([1, 2])
-    send(worker, Add(good, {4: [5], 5: [6], 6: [7]}))
-    send(worker, Drop([5]))
+    worker.send(Add(bad, {1: [5], 2: [6]}))
+    assert worker.receive() == Failed([1, 2])
+    worker.send(Add(good, {4: [5], 5: [6], 6: [7]}), Drop([5]))
     found: list[int] = []
     while len(found) < 2:
-        news = receive(worker)
+        news = worker.receive()
         assert isinstance(news, Done)
         found += [number for number, _ in news.found]
     assert sorted(found) == [4, 6]
 
 
+def test_of_a_search_under_way_some_are_given_up(worker: Talk) -> None:
+    endless = SearchKey("good", ENDLESS, 200)
+    worker.send(Add(endless, {1: [5], 2: [6], 3: [7]}), Add(SearchKey("good", FIRST, 1), {4: [5]}))
+    assert [number for number, _ in worker.receive().found] == [4], "steps were taken"
+    worker.send(Drop([1, 3]))
+    assert [number for number, _ in worker.receive().found] == [2]
+
+
 def test_a_failure_is_told_to_those_whom_it_concerns(run: Run) -> None:
     async def test(workers: Workers) -> None:
         search, other = begun(workers, ENDLESS), begun(workers, ENDLESS)
-        search.add({1: [5]})
+        search.add({1: [5], 2: [5]})
         other.add({1: [5]})
-        (holder,) = [w for w in workers._workers if search in [s for s, _ in w.under_way.values()]]
-        (number,) = [n for n, (whose, _) in holder.under_way.items() if whose is search]
+        (holder, number) = next(
+            (worker, ours)
+            for worker in workers._workers
+            for ours, (whose, theirs, _) in worker.under_way.items()
+            if (whose, theirs) == (search, 1)
+        )
         workers._take(holder, Failed([number]))
         assert (search.is_ready, other.is_ready) == (True, False)
-        with pytest.raises(RuntimeError, match="failed"):
+        with pytest.raises(LostError, match="1 sentences were lost") as caught:
             search.advance()
+        assert isinstance(caught.value.errors[1], RuntimeError)
+        assert (len(search), search.is_ready) == (1, False)
+        search.drop([2])
+        other.drop([1])
 
     run(test)
 

@@ -70,7 +70,7 @@ The page is at /, the API's description at /docs. Ctrl-C or SIGTERM lets request
 @click.option(
     "--workers",
     "num_workers",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, 64),
     default=1,
     show_default=True,
     help="Processes that search, for many clients: torch on CPU, which they share.",
@@ -117,12 +117,10 @@ def serve(
     from headwise.serving.compute import computer
     from headwise.serving.server import listen, make_server
     from headwise.serving.server import serve as run_server
-    from headwise.serving.workers import Workers
-    from headwise.workflows.serve import load_served
+    from headwise.workflows.serve import load_served, searched_by_workers
 
     limits = Limits(characters=max_characters, queue=max_queue, deadline=deadline)
     with listen(host, port) as listener, ExitStack() as stack:
-        workers = stack.enter_context(Workers(num_workers)) if num_workers > 1 else None
         models = computer.call(
             lambda: load_served(
                 runs,
@@ -130,9 +128,10 @@ def serve(
                 quantization=quantization,
                 checkpoint=checkpoint,
                 device=device,
-                workers=workers,
             )
         )
+        if num_workers > 1:
+            models = stack.enter_context(searched_by_workers(models, num_workers))
         for model in models:
             languages = f"{model.source} to {model.target}"
             if not model.has_languages:

@@ -48,7 +48,7 @@ def make_routes(service: Service, keys: Keys | None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        service.start()
+        await service.start()
         yield
         service.close()
 

@@ -18,7 +18,7 @@ from headwise.decoding import Found, Hypothesis, SearchSettings
 from headwise.serving.compute import Driver
 from headwise.serving.limits import Limits, RefusedError
 from headwise.serving.metrics import Metrics
-from headwise.tasks.engine import OngoingSearch
+from headwise.tasks.engine import LostError, OngoingSearch
 
 BeginSearch = Callable[[SearchSettings, Callable[[], None]], OngoingSearch]
 
@@ -62,15 +62,14 @@ class _Running:
     """A search and those who wait for it."""
 
     search: OngoingSearch
-    shares: int
     sentences: dict[int, _Sentence] = field(default_factory=dict)
     tokens: int = 0
 
-    def has_room(self, sentence: _Sentence) -> bool:
-        size, most_tokens = len(self.sentences), _MOST_TOKENS * self.shares
+    def has_room(self, sentence: _Sentence, shares: int) -> bool:
+        size, most_tokens = len(self.sentences), _MOST_TOKENS * shares
         if not size:
             return True
-        if size >= _MOST_SENTENCES * self.shares or self.tokens + sentence.tokens > most_tokens:
+        if size >= _MOST_SENTENCES * shares or self.tokens + sentence.tokens > most_tokens:
             return False
         longest = max(len(each.ids) for each in (sentence, *self.sentences.values()))
         return (size + 1) * (longest + 1) <= most_tokens
@@ -100,7 +99,7 @@ class Batcher:
         metrics: Metrics,
         driver: Driver,
         *,
-        shares: int = 1,
+        shares: Callable[[], int] = lambda: 1,
     ) -> None:
         """Take `shares` times as much at once as one that searches should have under way."""
         self._search, self._limits, self._driver = search, limits, driver
@@ -177,7 +176,7 @@ class Batcher:
         """Return when there is something to do: at once (0), in some seconds, or when told."""
         if self._has_unwanted or any(each.search.is_ready for each in self._running.values()):
             return 0
-        soonest = None
+        soonest, shares = None, self._shares()
         seen = set()
         for sentence in self._waiting:
             settings = sentence.ticket.settings
@@ -188,7 +187,7 @@ class Batcher:
             if running is None:
                 # Where there are too many searches, whoever comes later waits as well.
                 return 0 if len(self._running) < _MOST_SEARCHES else soonest
-            if running.has_room(sentence):
+            if running.has_room(sentence, shares):
                 if running.search.accepts(len(self._waiting)):
                     return 0
                 soonest = _LOOK_SECONDS
@@ -234,6 +233,7 @@ class Batcher:
     def _newcomers(self) -> dict[SearchSettings, dict[int, _Sentence]]:
         """Take from the queue, in its order, what can begin now."""
         newcomers: dict[SearchSettings, dict[int, _Sentence]] = {}
+        shares = self._shares()
         left: list[_Sentence] = []
         closed: set[SearchSettings] = set()
         while self._waiting:
@@ -249,11 +249,11 @@ class Batcher:
                     left.append(sentence)
                     break
                 search = self._search(settings, self._driver.wake)
-                running = self._running[settings] = _Running(search, self._shares)
+                running = self._running[settings] = _Running(search)
             # Most often, all who wait want the same settings.
             number_waiting = 1 + len(self._waiting)
             may_join = settings in newcomers or running.search.accepts(number_waiting)
-            if not may_join or not running.has_room(sentence):
+            if not may_join or not running.has_room(sentence, shares):
                 # Those after it might find room, again and again, and it never would.
                 closed.add(settings)
                 left.append(sentence)
@@ -276,7 +276,11 @@ class Batcher:
             running.search.add(joining)
         if running.search.is_ready:
             self._batches.observe(len(running.search))
-            self._take(running, running.search.advance())
+            try:
+                self._take(running, running.search.advance())
+            except LostError as lost:
+                for number, error in lost.errors.items():
+                    self._fail([running.leave(number)], error)
 
     def _take(self, running: _Running, found: Found) -> None:
         """Note what was found; a ticket that has everything is ready to be answered."""

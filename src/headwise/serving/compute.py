@@ -167,7 +167,9 @@ def step_back() -> None:
     again sooner.
     """
     if sys.platform == "linux":
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)
+        # Whoever is nicer already may not become less so.
+        niceness = max(_NICENESS, os.getpriority(os.PRIO_PROCESS, 0))
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
 
 
 computer = Computer()

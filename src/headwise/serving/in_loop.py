@@ -46,9 +46,8 @@ class InLoop:
         for work in list(self._work):
             if work.due() == 0:
                 self._turn(work)
-        dues = [seconds for each in self._work if (seconds := each.due()) is not None]
-        if dues:
-            self._loop.call_later(min(dues), self.wake)
+        if any(work.due() == 0 for work in self._work):
+            self.wake()
 
     def _turn(self, work: Work) -> None:
         try:

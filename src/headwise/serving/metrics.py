@@ -3,7 +3,7 @@
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
-_SENTENCES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+_SENTENCES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512)
 
 
 class Metrics:
@@ -32,7 +32,7 @@ class Metrics:
         )
         self.batches = Histogram(
             "headwise_batch_sentences",
-            "Sentences that were searched together, step by step.",
+            "Sentences that were under way together, whenever there was news of some.",
             ("model",),
             buckets=_SENTENCES,
             registry=self.registry,

@@ -30,6 +30,10 @@ class ServedModel:
         extra = self.translator.config.decode.max_extra_tokens
         return self.workers.search(self.name, settings, extra, on_ready)
 
+    def shares(self) -> int:
+        """Return how many search with it."""
+        return 1 if self.workers is None else max(1, self.workers.num_ready)
+
     @property
     def source(self) -> str:
         """The code of the language it translates from; empty where the run does not say."""

@@ -48,7 +48,7 @@ class Service:
                 limits,
                 metrics,
                 computer if model.workers is None else in_loop,
-                shares=1 if model.workers is None else len(model.workers),
+                shares=model.shares,
             )
             for model in models.all
         }
@@ -57,10 +57,10 @@ class Service:
         self._waiting: set[_Waiting] = set()
         metrics.ready.set_function(lambda: float(self.is_ready))
 
-    def start(self) -> None:
+    async def start(self) -> None:
         """Take requests from now on; to be called in the event loop that will bring them."""
         for workers in self._workers:
-            workers.watch()
+            await workers.watch()
         for batcher in self._batchers.values():
             batcher.start()
         self._accepting = True
@@ -71,7 +71,7 @@ class Service:
         return (
             self._accepting
             and all(batcher.is_alive for batcher in self._batchers.values())
-            and all(workers.is_ready for workers in self._workers)
+            and all(workers.num_ready for workers in self._workers)
         )
 
     def stop_accepting(self) -> None:

@@ -4,14 +4,14 @@
 connection between them, however that came to its end.
 """
 
-import os
 import pickle
+import select
+import socket
+import struct
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
-from multiprocessing.reduction import recv_handle
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,9 @@ from headwise.serving import logs
 from headwise.serving.compute import step_back
 from headwise.tasks.torch_engine import TorchEngine, TorchSearch
 
+_PIECE = 1 << 16
+_LENGTH = struct.Struct("!I")
+
 
 @dataclass(frozen=True)
 class SearchKey:
@@ -37,11 +40,13 @@ class SearchKey:
 
 @dataclass(frozen=True)
 class Load:
-    """An order to load a model; the file with its weights is sent after it."""
+    """An order to load a model."""
 
     name: str
     config: ModelConfig
     vocab: Vocab
+    weights: int
+    """The number of a file that was open when the process was started."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +62,6 @@ class Drop:
     """An order to give up some sentences."""
 
     numbers: Sequence[int]
-
-
-@dataclass(frozen=True)
-class Stop:
-    """An order to end, whatever is under way."""
 
 
 @dataclass(frozen=True)
@@ -85,21 +85,36 @@ class Failed:
     numbers: list[int]
 
 
-Order = Load | Add | Drop | Stop
+Order = Load | Add | Drop
 News = Loaded | Done | Failed
 
 
-def send(connection: "Connection[Any, Any]", message: Order | News) -> None:
-    """Say something to the other end of a connection.
-
-    Plain pickle: the connection's own, which torch extends, takes ten times as long.
-    """
-    connection.send_bytes(pickle.dumps(message))
+def packed(message: Order | News) -> bytes:
+    """Return a message as it is sent."""
+    content = pickle.dumps(message)
+    return _LENGTH.pack(len(content)) + content
 
 
-def receive(connection: "Connection[Any, Any]") -> Any:
-    """Wait for what the other end says, which is a process of our own that nobody else talks to."""
-    return pickle.loads(connection.recv_bytes())  # noqa: S301
+class Inbox:
+    """Messages, out of the bytes of them that have come."""
+
+    def __init__(self) -> None:
+        self._bytes = bytearray()
+
+    def feed(self, data: bytes) -> list[Any]:
+        """Return the messages that are whole by what has just come.
+
+        They are from a process of our own that nobody else can talk to: to unpickle them is safe.
+        """
+        self._bytes += data
+        messages = []
+        while len(self._bytes) >= _LENGTH.size:
+            end = _LENGTH.size + _LENGTH.unpack_from(self._bytes)[0]
+            if len(self._bytes) < end:
+                break
+            messages.append(pickle.loads(self._bytes[_LENGTH.size : end]))  # noqa: S301
+            del self._bytes[:end]
+        return messages
 
 
 @dataclass(eq=False)
@@ -114,24 +129,27 @@ class _Running:
 class Worker:
     """Every search that this process does, by turns, a step at a time."""
 
-    def __init__(self, connection: "Connection[Any, Any]") -> None:
-        self._connection = connection
+    def __init__(self, connection: socket.socket) -> None:
+        self._connection, self._inbox = connection, Inbox()
         self._engines: dict[str, TorchEngine] = {}
         self._searches: dict[SearchKey, _Running] = {}
 
     def run(self) -> None:
-        """Do as told until told to stop, or until there is nobody left to tell."""
+        """Do as told until there is nobody left to tell."""
         while True:
             # With nothing to do, wait until something comes.
-            while self._connection.poll(0 if self._searches else None):
-                order: Order = receive(self._connection)
-                if isinstance(order, Stop):
+            patience = 0 if self._searches else None
+            while select.select([self._connection], [], [], patience)[0]:
+                data = self._connection.recv(_PIECE)
+                if not data:
                     return
-                self._obey(order)
+                for order in self._inbox.feed(data):
+                    self._obey(order)
+                patience = 0
             for key, running in list(self._searches.items()):
                 self._go_on(key, running)
 
-    def _obey(self, order: Load | Add | Drop) -> None:
+    def _obey(self, order: Order) -> None:
         if isinstance(order, Load):
             self._load(order)
         elif isinstance(order, Add):
@@ -140,14 +158,12 @@ class Worker:
             self._drop(order)
 
     def _load(self, order: Load) -> None:
-        file = recv_handle(self._connection)
-        weights = read_tensors(Path(f"/dev/fd/{file}"))
-        os.close(file)
+        weights = read_tensors(Path(f"/dev/fd/{order.weights}"))
         model = Transformer(order.config, order.vocab)
         for name, parameter in model.named_parameters():
             parameter.data = weights[name]  # Mapped, not copied: all workers share the memory.
         self._engines[order.name] = TorchEngine(model)
-        send(self._connection, Loaded(order.name))
+        self._say(Loaded(order.name))
 
     def _add(self, order: Add) -> None:
         running = self._searches.get(order.key)
@@ -179,21 +195,23 @@ class Worker:
         except Exception:  # Whatever it is, it is this search's: others go on.
             logs.log_error("a search has failed", model=key.model)
             del self._searches[key]
-            send(self._connection, Failed(sorted(running.numbers)))
+            self._say(Failed(sorted(running.numbers)))
             return
         running.numbers.difference_update(number for number, _ in found)
         if not running.numbers:
             del self._searches[key]
         if found:
-            send(self._connection, Done(found))
+            self._say(Done(found))
+
+    def _say(self, news: News) -> None:
+        self._connection.sendall(packed(news))
 
 
 def main() -> None:
     """Work for whoever has the other end of a connection, given by its number."""
     logs.configure()
     step_back()
-    connection, threads = Connection(int(sys.argv[1])), int(sys.argv[2])
-    torch.set_num_threads(threads)
-    # Whoever started this has ended, and nobody waits for anything any more.
-    with suppress(EOFError, BrokenPipeError, ConnectionResetError):
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    torch.set_num_threads(int(sys.argv[2]))
+    with suppress(ConnectionError):  # Whoever started this has ended: nobody waits for anything.
         Worker(connection).run()

@@ -7,15 +7,15 @@ So where many clients ask, several processes with few cores each do more than on
 import asyncio
 import itertools
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
-from contextlib import ExitStack, suppress
-from multiprocessing.connection import Pipe
-from multiprocessing.reduction import send_handle
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryFile
 from types import TracebackType
 from typing import IO
 
@@ -31,40 +31,59 @@ from headwise.serving.worker import (
     Add,
     Done,
     Drop,
+    Inbox,
     Load,
     Loaded,
     News,
     Order,
     SearchKey,
-    Stop,
-    receive,
-    send,
+    packed,
 )
+from headwise.tasks.engine import LostError
 
 _START_SECONDS = 300.0
 _STOP_SECONDS = 2.0
-_LONGEST_PAUSE = 30.0
-"""Seconds between two starts of a worker that ends as soon as it has started."""
+_MOST_DOUBLINGS = 5
+"""A worker that ends as soon as it has started is started again after 1, 2, 4, ... 32 seconds."""
+
+
+class _Link(asyncio.Protocol):
+    """What a worker says, in the event loop."""
+
+    def __init__(self, inbox: Inbox, take: Callable[[News], None]) -> None:
+        self._inbox, self._take = inbox, take
+        self.lost = asyncio.Event()
+
+    def data_received(self, data: bytes) -> None:
+        for news in self._inbox.feed(data):
+            self._take(news)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.lost.set()
 
 
 class _Worker:
     """One process, as the server sees it."""
 
-    def __init__(self, threads: int) -> None:
-        self._threads = threads
-        self.loaded: set[str] = set()
-        self.under_way: dict[int, tuple[WorkerSearch, int]] = {}
-        """Whose each sentence is, and the number it has there."""
+    transport: asyncio.Transport
+    link: _Link
+
+    def __init__(self, threads: int, files: Sequence[int]) -> None:
+        self._threads, self._files = threads, files
         self.failures = 0
         """How often it has ended since it was last ready."""
         self.start()
 
     def start(self) -> None:
         """Start the process; what it was before is forgotten."""
-        self.connection, theirs = Pipe()
+        self.loaded: set[str] = set()
+        self.under_way: dict[int, tuple[WorkerSearch, int, int]] = {}
+        """Whose each sentence is, the number it has there, and its tokens."""
+        self.inbox = Inbox()
         # Ctrl-C and the like go to all processes; only the server decides when the work ends. What
         # is blocked here is blocked there, from the first moment on.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+        self.connection, theirs = socket.socketpair()
         try:
             self.process = subprocess.Popen(  # noqa: S603 - our own program
                 [
@@ -75,54 +94,53 @@ class _Worker:
                     str(theirs.fileno()),
                     str(self._threads),
                 ],
-                pass_fds=[theirs.fileno()],
+                pass_fds=[theirs.fileno(), *self._files],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
             )
+        except OSError:
+            self.connection.close()
+            raise
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
             theirs.close()
 
-    def send(self, order: Order) -> None:
-        """Tell the process something."""
-        # Where it has ended, whoever reads from it notices, and tells those who wait.
-        with suppress(OSError):
-            send(self.connection, order)
+    @property
+    def tokens(self) -> int:
+        """How much it has under way."""
+        return sum(tokens for _, _, tokens in self.under_way.values())
 
-    def load(self, order: Load, weights: IO[bytes]) -> None:
-        """Give the process a model."""
-        self.send(order)
-        with suppress(OSError):
-            send_handle(self.connection, weights.fileno(), self.process.pid)
+    def send(self, order: Order) -> None:
+        """Tell the process something, as soon as it listens."""
+        self.transport.write(packed(order))
 
     def end(self, seconds: float) -> None:
-        """End the process, which was told to stop and has so long for it."""
+        """Let the process end by itself, for which it has so long since its connection did."""
         try:
             self.process.wait(max(0, seconds))
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
-        self.connection.close()
 
 
 class Workers:
-    """As many processes as wanted, shared by all models. Belongs to one thread."""
+    """As many processes as wanted, each with all models, while the block runs."""
 
-    def __init__(self, count: int) -> None:
-        """Start them; they cannot be used before `load`."""
-        self._models: list[tuple[Load, IO[bytes]]] = []
-        """Each with its weights as they were: whoever is started later finds the same."""
+    def __init__(self, count: int, models: Mapping[str, Transformer]) -> None:
+        self._count, self._models = count, models
+        self._orders: list[Load] = []
         self._numbers = itertools.count()
-        self._loop: asyncio.AbstractEventLoop | None = None
+        self._workers: list[_Worker] = []
+        self._watching: list[asyncio.Task[None]] = []
         self._files = ExitStack()
-        threads = max(1, cores() // count)
-        self._workers = [_Worker(threads) for _ in range(count)]
-
-    def __len__(self) -> int:
-        """Return how many there are, whether they are ready or not."""
-        return len(self._workers)
 
     def __enter__(self) -> "Workers":
+        """Start the processes and wait until they are ready."""
+        try:
+            self._start()
+        except BaseException:
+            self._close(0)
+            raise
         return self
 
     def __exit__(
@@ -132,50 +150,58 @@ class Workers:
         trace: TracebackType | None,
     ) -> None:
         """End all processes."""
+        self._close(_STOP_SECONDS)
+
+    def _start(self) -> None:
+        for name, model in self._models.items():
+            weights = self._files.enter_context(_weights(model))
+            self._orders.append(Load(name, model.config, model.vocab, weights.fileno()))
+        files = [order.weights for order in self._orders]
+        try:
+            for _ in range(self._count):
+                self._workers.append(_Worker(max(1, cores() // self._count), files))
+        except OSError as error:
+            raise ConfigError(f"cannot start {self._count} workers: {error.strerror}") from error
         for worker in self._workers:
-            worker.send(Stop())
-        until = time.monotonic() + _STOP_SECONDS
+            worker.connection.settimeout(_START_SECONDS)
+            try:
+                worker.connection.sendall(b"".join(map(packed, self._orders)))
+                while not self._is_ready(worker):
+                    if not (data := worker.connection.recv(1 << 16)):
+                        raise ConnectionResetError
+                    for news in worker.inbox.feed(data):
+                        self._take(worker, news)
+            except OSError as error:
+                raise ConfigError(
+                    "a process that was to search has ended before it was ready: try --workers 1"
+                ) from error
+
+    def _close(self, seconds: float) -> None:
+        for worker in self._workers:
+            worker.connection.close()
+        until = time.monotonic() + seconds
         for worker in self._workers:
             worker.end(until - time.monotonic())
         self._files.close()
 
-    def load(self, models: Mapping[str, Transformer]) -> None:
-        """Give all workers some models, and wait until they have them."""
-        for name, model in models.items():
-            order = Load(name, model.config, model.vocab)
-            self._models.append((order, self._files.enter_context(_open_weights(model))))
-        for worker in self._workers:
-            self._load_all(worker)
-        for worker in self._workers:
-            while not self._has_all(worker):
-                try:
-                    if not worker.connection.poll(_START_SECONDS):
-                        raise EOFError
-                    self._take(worker, receive(worker.connection))
-                except (EOFError, OSError) as error:
-                    raise ConfigError(
-                        "a process that was to search has ended before it was ready: "
-                        "try --workers 1"
-                    ) from error
-
-    def watch(self) -> None:
+    async def watch(self) -> None:
         """Take what they say, from now on, in the event loop that runs."""
-        self._loop = asyncio.get_running_loop()
         for worker in self._workers:
-            self._loop.add_reader(worker.connection.fileno(), self._read, worker)
+            await self._connect(worker)
+            self._watching.append(asyncio.create_task(self._look_after(worker)))
 
     def unwatch(self) -> None:
-        """Take no more of what they say."""
-        loop, self._loop = self._loop, None
-        if loop is not None:
-            for worker in self._workers:
-                if not worker.connection.closed:
-                    loop.remove_reader(worker.connection.fileno())
+        """Take no more of what they say; they may end."""
+        for task in self._watching:
+            task.cancel()
+        self._watching.clear()
+        for worker in self._workers:
+            worker.transport.abort()
 
     @property
-    def is_ready(self) -> bool:
-        """Whether there is somebody to search."""
-        return any(map(self._has_all, self._workers))
+    def num_ready(self) -> int:
+        """How many there are to search."""
+        return sum(map(self._is_ready, self._workers))
 
     def search(
         self,
@@ -191,15 +217,21 @@ class Workers:
         self, search: "WorkerSearch", sources: Mapping[int, list[int]]
     ) -> dict[int, tuple[_Worker, int]]:
         """Give each sentence to whoever has least to do; return by whom and as what it is known."""
-        ready = [worker for worker in self._workers if self._has_all(worker)]
+        # Who has not even read what it was sent, for so long that it piles up, is given no more.
+        ready = {
+            worker: worker.tokens
+            for worker in self._workers
+            if self._is_ready(worker) and not worker.transport.get_write_buffer_size()
+        }
         if not ready:
             raise _ended()
         places: dict[int, tuple[_Worker, int]] = {}
         orders: dict[_Worker, dict[int, list[int]]] = {}
         for number, ids in sources.items():
-            worker = min(ready, key=lambda each: len(each.under_way))
-            ours = next(self._numbers)
-            worker.under_way[ours] = (search, number)
+            worker = min(ready, key=lambda each: ready[each])
+            ours, tokens = next(self._numbers), (len(ids) + 1) * search.key.settings.beam
+            ready[worker] += tokens
+            worker.under_way[ours] = (search, number, tokens)
             places[number] = (worker, ours)
             orders.setdefault(worker, {})[ours] = ids
         for worker, order in orders.items():
@@ -215,61 +247,64 @@ class Workers:
         for worker, unwanted in orders.items():
             worker.send(Drop(unwanted))
 
-    def _has_all(self, worker: _Worker) -> bool:
-        return worker.loaded.issuperset(order.name for order, _ in self._models)
+    def _is_ready(self, worker: _Worker) -> bool:
+        return len(worker.loaded) == len(self._models)
 
-    def _load_all(self, worker: _Worker) -> None:
-        for order, weights in self._models:
-            worker.load(order, weights)
+    async def _connect(self, worker: _Worker) -> None:
+        worker.connection.setblocking(False)
+        worker.link = _Link(worker.inbox, partial(self._take, worker))
+        worker.transport, _ = await asyncio.get_running_loop().create_unix_connection(
+            lambda: worker.link, sock=worker.connection
+        )
 
-    def _read(self, worker: _Worker) -> None:
-        try:
-            news = receive(worker.connection)
-        except (EOFError, OSError):
+    async def _look_after(self, worker: _Worker) -> None:
+        """Have a worker start again whenever it has ended."""
+        while True:
+            await worker.link.lost.wait()
             self._lose(worker)
-        else:
-            self._take(worker, news)
+            while not await self._start_again(worker):
+                pass
+
+    def _lose(self, worker: _Worker) -> None:
+        """Note that a worker has ended, and what it had under way with it."""
+        worker.process.kill()  # Whatever it still wanted to do.
+        log("a worker has ended", code=worker.process.wait())
+        lost = list(worker.under_way.values())
+        worker.under_way.clear()
+        worker.loaded.clear()
+        for search, number, _ in lost:
+            search.lose(number, _ended())
+
+    async def _start_again(self, worker: _Worker) -> bool:
+        await asyncio.sleep(2.0 ** min(worker.failures, _MOST_DOUBLINGS))
+        worker.failures += 1
+        try:
+            worker.start()
+        except OSError as error:
+            log("a worker cannot be started", error=error.strerror)
+            return False
+        await self._connect(worker)
+        for order in self._orders:
+            worker.send(order)
+        return True
 
     def _take(self, worker: _Worker, news: News) -> None:
         if isinstance(news, Loaded):
             worker.loaded.add(news.name)
-            if self._has_all(worker):
+            if self._is_ready(worker):
                 worker.failures = 0
         elif isinstance(news, Done):
             for ours, hypotheses in news.found:
                 # What was dropped in the meantime is nobody's.
                 if (place := worker.under_way.pop(ours, None)) is not None:
-                    search, number = place
+                    search, number, _ = place
                     search.found.append((number, hypotheses))
                     search.on_ready()
         else:
-            lost = [worker.under_way.pop(ours, None) for ours in news.numbers]
-            for search in {place[0] for place in lost if place is not None}:
-                search.fail(RuntimeError("a worker's search has failed"))
-
-    def _lose(self, worker: _Worker) -> None:
-        """Note that a worker has ended, and what it had under way with it; have it come again."""
-        if self._loop is None:
-            return
-        self._loop.remove_reader(worker.connection.fileno())
-        worker.connection.close()
-        worker.process.kill()  # Whatever it still wanted to do.
-        log("a worker has ended", code=worker.process.wait())
-        lost = {search for search, _ in worker.under_way.values()}
-        worker.under_way.clear()
-        worker.loaded.clear()
-        for search in lost:
-            search.fail(_ended())
-        pause = min(_LONGEST_PAUSE, 2.0**worker.failures)
-        worker.failures += 1
-        self._loop.call_later(pause, self._start_again, worker)
-
-    def _start_again(self, worker: _Worker) -> None:
-        if self._loop is None:
-            return
-        worker.start()
-        self._load_all(worker)
-        self._loop.add_reader(worker.connection.fileno(), self._read, worker)
+            for ours in news.numbers:
+                if (place := worker.under_way.pop(ours, None)) is not None:
+                    search, number, _ = place
+                    search.lose(number, RuntimeError("a worker's search has failed"))
 
 
 class WorkerSearch:
@@ -279,7 +314,7 @@ class WorkerSearch:
         self.key, self.on_ready = key, on_ready
         self.found: Found = []
         """What was found and not fetched yet."""
-        self._error: Exception | None = None
+        self._lost: dict[int, Exception] = {}
         self._workers = workers
         self._places: dict[int, tuple[_Worker, int]] = {}
 
@@ -290,7 +325,7 @@ class WorkerSearch:
     @property
     def is_ready(self) -> bool:
         """Whether there is anything to fetch."""
-        return bool(self.found) or self._error is not None
+        return bool(self.found or self._lost)
 
     def accepts(self, newcomers: int) -> bool:
         """Return that it is always a good time: whoever searches lets them join when it is."""
@@ -302,9 +337,11 @@ class WorkerSearch:
 
     def advance(self) -> Found:
         """Fetch what was found."""
-        if self._error is not None:
-            self.drop(list(self._places))
-            raise self._error
+        if self._lost:
+            lost, self._lost = self._lost, {}
+            for number in lost:
+                del self._places[number]
+            raise LostError(lost)
         found, self.found = self.found, []
         for number, _ in found:
             del self._places[number]
@@ -314,20 +351,23 @@ class WorkerSearch:
         """Give up some sentences."""
         places = [self._places.pop(number) for number in numbers if number in self._places]
         self.found = [each for each in self.found if each[0] in self._places]
+        self._lost = {n: error for n, error in self._lost.items() if n in self._places}
         self._workers.drop(places)
 
-    def fail(self, error: Exception) -> None:
-        """Let it end with an error."""
-        self._error = error
+    def lose(self, number: int, error: Exception) -> None:
+        """Note that nobody searches for a sentence any more."""
+        self._lost[number] = error
         self.on_ready()
 
 
-def _open_weights(model: Transformer) -> IO[bytes]:
-    """Return a file without a name: nothing is left of it, however the server ends."""
-    with TemporaryDirectory(prefix="headwise-") as directory:
-        path = Path(directory) / "weights.safetensors"
-        write_tensors(path, model_weights(model))
-        return path.open("rb")
+def _weights(model: Transformer) -> IO[bytes]:
+    """Return a model's weights in a file without a name, of which nothing is ever left.
+
+    They stay as they are now: a worker that is started later finds the same.
+    """
+    file = TemporaryFile()  # noqa: SIM115 - it is closed with the workers
+    write_tensors(Path(f"/dev/fd/{file.fileno()}"), model_weights(model))
+    return file
 
 
 def _ended() -> RefusedError:

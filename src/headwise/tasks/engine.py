@@ -6,6 +6,15 @@ from typing import Protocol
 from headwise.decoding import Found, Hypothesis, SearchSettings
 
 
+class LostError(Exception):
+    """Some sentences of a search will never be done; it goes on with the others."""
+
+    def __init__(self, errors: Mapping[int, Exception]) -> None:
+        super().__init__(f"{len(errors)} sentences were lost")
+        self.errors = errors
+        """Why, for each of them."""
+
+
 class OngoingSearch(Protocol):
     """A search for the translations of sentences that come, known by their numbers, at any time."""
 
@@ -27,7 +36,7 @@ class OngoingSearch(Protocol):
         ...
 
     def advance(self) -> Found:
-        """Go on a step; return the sentences that are done by then."""
+        """Go on a step; return the sentences that are done by then, or raise LostError."""
         ...
 
     def drop(self, numbers: Collection[int]) -> None:

@@ -2,7 +2,9 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from headwise.errors import CheckpointError
 from headwise.paper import compare_with_paper
 from headwise.runs.directory import RunDirectory
 from headwise.runs.metrics import read_metrics
+from headwise.serving.compute import computer
 from headwise.serving.models import ServedModel
 from headwise.serving.workers import Workers
 from headwise.tasks.translation import Translator
@@ -26,9 +29,8 @@ def load_served(
     quantization: Quantization | None = None,
     checkpoint: str | None = None,
     device: str = "cpu",
-    workers: Workers | None = None,
 ) -> list[ServedModel]:
-    """Load runs to be served, each under the name of its directory; workers get them as well."""
+    """Load runs to be served, each under the name of its directory."""
     models = []
     for run in runs:
         translator = load_translator(
@@ -36,12 +38,17 @@ def load_served(
         )
         name = run.resolve().name
         card = model_card(RunDirectory(run), translator, engine)
-        models.append(ServedModel(name=name, translator=translator, card=card, workers=workers))
-    if workers is not None:
-        # What is left to this process, as attention is, must not take their cores.
-        torch.set_num_threads(1)
-        workers.load({model.name: model.translator.model for model in models})
+        models.append(ServedModel(name=name, translator=translator, card=card))
     return models
+
+
+@contextmanager
+def searched_by_workers(models: Sequence[ServedModel], count: int) -> Iterator[list[ServedModel]]:
+    """Let so many processes search with models, while the block runs."""
+    # What is left to this process, as attention is, must not take their cores.
+    computer.call(lambda: torch.set_num_threads(1))
+    with Workers(count, {model.name: model.translator.model for model in models}) as workers:
+        yield [replace(model, workers=workers) for model in models]
 
 
 def model_card(run: RunDirectory, translator: Translator, engine: EngineName) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from headwise.serving.compute import Driver, computer
 from headwise.serving.in_loop import InLoop
 from headwise.serving.limits import Limits, RefusedError
 from headwise.serving.metrics import Metrics
+from headwise.tasks.engine import LostError
 
 Test = Callable[[Batcher], Coroutine[Any, Any, None]]
 
@@ -196,6 +197,8 @@ def test_a_search_may_take_its_time_and_say_when_it_is_ready(slow: Slow, run: An
         await asyncio.sleep(0.05)
         assert (slow.joined, slow.steps) == ([[[1]]], 0), "nobody joins, and nothing is asked for"
         slow.accepts = True
+        if not slow.may.is_waited_for:
+            slow.tell()  # A thread asks again by itself.
         await until(lambda: len(slow.joined) == 2)
         assert slow.steps == 0
         slow.is_ready = True
@@ -311,6 +314,53 @@ def test_a_search_takes_no_more_than_it_may(slow: Slow, run: Any, monkeypatch: A
         assert slow.joined == [[[1] * 20], [[2] * 3, [3] * 3], [[4], [5], [6]], [[7]]]
 
     run(test)
+
+
+def test_what_is_lost_is_told_to_its_caller_alone(slow: Slow, run: Any, monkeypatch: Any) -> None:
+    def lose(search: SlowSearch) -> Found:
+        slow.is_ready = False
+        del search._sources[1]
+        raise LostError({1: KeyError("gone")})
+
+    async def test(batcher: Batcher) -> None:
+        slow.is_ready = False
+        first, second = batcher.submit([[1]], SETTINGS), batcher.submit([[2]], SETTINGS)
+        await until(lambda: len(slow.joined) == 1)
+        advance = SlowSearch.advance
+        monkeypatch.setattr(SlowSearch, "advance", lose)
+        slow.is_ready = True
+        slow.tell()
+        with pytest.raises(KeyError, match="gone"):
+            await second.future
+        batcher.drop(second)
+        assert not first.future.done()
+        monkeypatch.setattr(SlowSearch, "advance", advance)
+        slow.is_ready = True
+        slow.tell()
+        assert ids(await first.future) == [[1]]
+
+    run(test)
+
+
+@pytest.mark.parametrize("shares", [1, 2])
+def test_several_who_search_take_so_much_more(
+    slow: Slow, driver: Driver, monkeypatch: Any, shares: int
+) -> None:
+    monkeypatch.setattr(batching, "_MOST_SENTENCES", 2)
+
+    async def test() -> None:
+        batcher = Batcher("m", slow.search, Limits(), Metrics(), driver, shares=lambda: shares)  # type: ignore[arg-type]
+        batcher.start()
+        slow.is_ready = False
+        ticket = batcher.submit([[n] for n in range(1, 7)], SETTINGS)
+        await until(lambda: len(slow.joined) == 1)
+        assert slow.joined == [[[n] for n in range(1, 1 + 2 * shares)]]
+        slow.is_ready = True
+        slow.tell()
+        await ticket.future
+        batcher.close(5)
+
+    asyncio.run(test())
 
 
 def test_what_is_dropped_never_starts_or_is_given_up(slow: Slow, run: Any) -> None:
@@ -435,13 +485,6 @@ def test_work_that_breaks_in_the_loop_is_in_nobodys_way() -> None:
     async def test() -> None:
         in_loop, turns = InLoop(), 0
 
-        class Later:
-            def due(self) -> float | None:
-                return 0.01 if turns < 3 else None
-
-            def turn(self) -> None:
-                raise AssertionError("nothing is due at once")
-
         class Thrice:
             def due(self) -> float | None:
                 return 0 if turns < 3 else None
@@ -451,7 +494,7 @@ def test_work_that_breaks_in_the_loop_is_in_nobodys_way() -> None:
                 turns += 1
 
         broken, good = Broken(), Thrice()
-        for work in (broken, Later(), good):
+        for work in (broken, good):
             in_loop.add(work)
         await until(lambda: turns == 3)
         assert (in_loop.has(broken), in_loop.has(good)) == (False, True)
