@@ -8,8 +8,9 @@ work, with the same engine and threads, take turns, round after round; each keep
     offline        the Translator is given all sentences at once
     offline, few   the same, but it searches for as many at a time as there are clients: more than
                    that no server has in hand (torch; CTranslate2 divides its work itself)
-    batched        `headwise serve`, asked by so many clients, each for one sentence at a time
-    one by one     the same server and clients, but each request is decoded alone, in its turn
+    batched        `headwise serve`, asked by so many clients, each for one sentence at a time; with
+                   torch, one worker for each core (--workers)
+    one by one     a server without workers, and each request is decoded alone, in its turn
 
 The server runs in a process of its own, and so do the clients: what they cost is not the server's,
 though on a machine of two cores they share those with it. Then p50 and p95 at several loads.

@@ -1,4 +1,4 @@
-"""The one thread that computes.
+"""The one thread of the server's process that computes.
 
 Under torch, OpenMP keeps its threads awake between two steps only as long as there are no more of
 them than cores, and every thread that computes brings its own. So a single one loads the models and
