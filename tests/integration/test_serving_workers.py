@@ -8,6 +8,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Coroutine, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from headwise.config import Vocab
 from headwise.decoding import SearchSettings
 from headwise.errors import ConfigError
 from headwise.model import Transformer
-from headwise.serving.limits import RefusedError
+from headwise.serving.limits import Limits, RefusedError
 from headwise.serving.worker import (
     Add,
     Done,
@@ -34,7 +35,7 @@ from headwise.tasks.engine import LostError
 from headwise.tasks.torch_engine import TorchEngine
 from headwise.tasks.translation import Translator
 from tests.conftest import Headwise, model_config
-from tests.servers import Running, start_serve, wait_for
+from tests.servers import Running, running, served, start_serve, wait_for
 
 Test = Callable[[Workers], Coroutine[Any, Any, None]]
 Run = Callable[[Test], None]
@@ -429,6 +430,46 @@ def test_a_server_with_workers_from_beginning_to_end(server: Running, trained_ru
         "stopping",
     ]
     assert "Traceback" not in server.log.read_text()
+
+
+def test_what_nobody_waits_for_any_more_is_taken_from_the_workers(trained_run: Path) -> None:
+    model = served(trained_run)
+    with (
+        Workers(2, {"run": model.translator.model}) as workers,
+        running([replace(model, workers=workers)], limits=Limits(deadline=2)) as server,
+    ):
+        expected = server.translate("ban dora")
+        pids = [worker.process.pid for worker in workers._workers]
+
+        def num_under_way() -> int:
+            return sum(len(worker.under_way) for worker in workers._workers)
+
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        begin = time.monotonic()
+        status, answer, _ = server.ask("POST", "/v1/translate", {"q": ["ban", "dora", "kuti"]})
+        assert (status, "longer than 2 seconds" in answer["error"]) == (504, True)
+        assert 2 <= time.monotonic() - begin < 5
+        assert num_under_way() == 0
+
+        with server.connect() as client:
+            body = b'{"q": ["ban", "dora"]}'
+            client.sendall(
+                b"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n" % len(body) + body
+            )
+            wait_for(lambda: num_under_way() == 2, 1.8)
+        wait_for(lambda: num_under_way() == 0, 1.8)
+
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        assert server.translate("ban dora") == expected
+        for pid in pids:
+            os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: server.ask("GET", "/readyz")[0] == 503)
+        assert server.ask("POST", "/v1/translate", {"q": "ban dora"})[0] == 503
+        wait_for(lambda: server.ask("GET", "/readyz")[0] == 200)
+        assert server.translate("ban dora") == expected
 
 
 def source_tokens(server: Running) -> float:

@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headwise.config import ModelConfig
-from headwise.model.cache import KeyValueCache
 from headwise.model.dropout import dropout
 from headwise.model.heads import split_heads
 from headwise.model.linear import Linear, linear
@@ -93,17 +92,14 @@ class MultiHeadAttention(nn.Module):
         x: Tensor,
         allowed: Allowed,
         *,
-        cache: KeyValueCache | None = None,
         trace: list[Tensor] | None = None,
     ) -> Tensor:
-        """Attend from x to x, or with a cache to all positions it has seen, x included.
+        """Attend from x to x.
 
         Paper: §3.2.3, self-attention in encoder and decoder.
         """
         h, k, v = self.num_heads, self.d_k, self.d_v
         queries, keys, values = split_heads(self.in_projection(x), h, (k, k, v))
-        if cache is not None:
-            keys, values = cache.append(keys, values)
         return self._attend(queries, keys, values, allowed, trace)
 
     def cross(

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 
 from headwise.config import ModelConfig
 from headwise.model.attention import MultiHeadAttention
-from headwise.model.cache import KeyValueCache
 from headwise.model.dropout import add_dropped
 from headwise.model.linear import Linear
 from headwise.model.masks import Allowed
@@ -110,12 +109,11 @@ class Layer(nn.Module):
         allowed: Allowed,
         memory: Memory | None = None,
         *,
-        cache: KeyValueCache | None = None,
         trace: StackTrace | None = None,
     ) -> Tensor:
         self_trace = None if trace is None else trace.self_attention
         x = self.self_attention_residual(
-            x, lambda y: self.self_attention(y, allowed, cache=cache, trace=self_trace)
+            x, lambda y: self.self_attention(y, allowed, trace=self_trace)
         )
         cross = self.cross_attention
         if cross is not None and self.cross_attention_residual is not None:
@@ -157,13 +155,11 @@ class Stack(nn.Module):
         allowed: Allowed,
         memories: list[Memory] | None = None,
         *,
-        caches: list[KeyValueCache] | None = None,
         trace: StackTrace | None = None,
     ) -> Tensor:  # [B, T, D]
         for number, layer in enumerate(self.layers):
             memory = None if memories is None else memories[number]
-            cache = None if caches is None else caches[number]
-            x = layer(x, allowed, memory, cache=cache, trace=trace)
+            x = layer(x, allowed, memory, trace=trace)
         return x if self.final_norm is None else self.final_norm(x)
 
     def remember(self, memory: Tensor, allowed: Allowed) -> list[Memory]:

@@ -19,11 +19,14 @@ LONGEST = 128
 _VECTOR = 16
 """Rows shorter than a vector register leave torch's softmax to its scalar code."""
 
+_FEW_ROWS = 32
+"""For so few of them, that code takes less time than the calls that would replace it."""
+
 
 def suits_short_attention(q: Tensor, k: Tensor, v: Tensor) -> bool:
     """Return whether `short_attention` is the better choice for these operands."""
     return (
-        q.device.type == "cpu"
+        q.is_cpu
         and k.shape[2] <= LONGEST
         and q.dtype in (torch.float32, torch.float64)
         and q.dtype == k.dtype == v.dtype
@@ -47,21 +50,24 @@ def _attend(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return what is attended to, and what its gradient needs."""
-    num_queries, num_keys = q.shape[2], k.shape[2]
+    # Sizes are asked for once: each time costs as much as a small operation.
+    batch, num_heads, num_queries, d_k = q.shape
+    num_keys, d_v = v.shape[2:]
+    size = batch * num_heads
+    queries, values = q.reshape(size, num_queries, d_k), v.reshape(size, num_keys, d_v)
     # Small products are much faster when the right factor is not transposed in place.
-    keys = k.transpose(2, 3).reshape(-1, k.shape[3], num_keys)  # [B*H, K, S]
-    queries, values = q.reshape(-1, *q.shape[2:]), v.reshape(-1, *v.shape[2:])
-    weights = torch.bmm(queries, keys).mul_(1 / math.sqrt(q.shape[3]))  # [B*H, T, S]
+    keys = k.transpose(2, 3).reshape(size, d_k, num_keys)
+    weights = torch.bmm(queries, keys).mul_(1 / math.sqrt(d_k))  # [B*H, T, S]
     if bias is not None:
-        weights.view(*q.shape[:2], num_queries, num_keys).add_(bias)
+        weights.view(batch, num_heads, num_queries, num_keys).add_(bias)
     weights = _softmax(weights)
-    heads = torch.bmm(weights, values).view(*q.shape[:3], v.shape[3])  # [B, H, T, Kv]
+    heads = torch.bmm(weights, values).view(batch, num_heads, num_queries, d_v)
     return heads, queries, keys, values, weights
 
 
 def _softmax(scores: Tensor) -> Tensor:
     """Turn scores, which are spent, into weights, the fastest way for the length of their rows."""
-    if scores.shape[-1] >= _VECTOR:
+    if scores.shape[-1] >= _VECTOR or scores.shape[0] * scores.shape[1] <= _FEW_ROWS:
         # Into memory of its own: in place, torch takes up to 1.8 times as long.
         return torch.softmax(scores, dim=-1)
     scores.sub_(scores.amax(-1, keepdim=True)).exp_()

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from headwise.model.cache import KeyValueCache
 from headwise.model.layers import Memory
 from headwise.model.masks import Allowed
+from headwise.model.stepping import LayerStep
 
 
 @dataclass
@@ -33,6 +34,8 @@ class State:
     """Which positions of the cache each row may see; None: all."""
     late: Tensor | None = None  # [B]
     """By how many steps each source began after that one; None: all began with it."""
+    layers: list[LayerStep] | None = None
+    """The decoder's layers; None before the first step."""
 
     @classmethod
     def of(cls, memories: list[Memory]) -> "State":
@@ -61,7 +64,7 @@ class State:
                 visible = visible[..., first:]
         memories = _select_memories(self.memories, sources)
         caches = [cache.select(sources, first) for cache in self.caches]
-        return State(memories, caches, self.length, group, visible, late)._rebased()
+        return State(memories, caches, self.length, group, visible, late, self.layers)._rebased()
 
     def rest(self, sources: Tensor) -> "State":
         """Return the state without the past of some sources, whose rows may do what they like."""

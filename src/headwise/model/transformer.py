@@ -17,6 +17,7 @@ from headwise.model.layers import Stack, StackTrace
 from headwise.model.masks import Allowed, real_keys
 from headwise.model.positions import LearnedPositions, SinusoidalPositions
 from headwise.model.state import State
+from headwise.model.stepping import LayerStep
 
 
 @dataclass(frozen=True)
@@ -104,18 +105,19 @@ class Transformer(nn.Module):
         """
         columns = state.length if state.visible is None else state.visible.shape[2]
         assert state.caches[0].length == columns, "this State was stepped already"
+        assert not self.training, "a step has no dropout: call eval() first"
         state = state.with_room()
         positions = state.next_of(self.target_positions)  # [B, 1, D], or [1, D] for all
         x = self._embed(ids.view(-1, state.group), self.target_embedding, positions)  # [B, W, D]
         visible = state.see_own()
-        x = self.decoder(
-            x,
-            Allowed(pairs=visible),
-            state.memories,
-            caches=state.caches,
-        )
-        logits: Tensor = self.output(x.flatten(0, 1))  # [R, V]
-        return logits, replace(state, length=state.length + 1, visible=visible)
+        own, group, x = Allowed(pairs=visible), state.group, x.flatten(0, 1)  # [R, D]
+        layers = state.layers or [LayerStep(layer) for layer in self.decoder.layers]  # type: ignore[arg-type]
+        for layer, memory, cache in zip(layers, state.memories, state.caches, strict=True):
+            x = layer(x, group, own, memory, cache)
+        if self.decoder.final_norm is not None:
+            x = self.decoder.final_norm(x)
+        logits: Tensor = self.output(x)  # [R, V]
+        return logits, replace(state, length=state.length + 1, visible=visible, layers=layers)
 
     def _embed(self, ids: Tensor, embedding: nn.Embedding, positions: Tensor) -> Tensor:
         """Embed, scale by sqrt(d_model), add positions, drop.

@@ -23,13 +23,13 @@ VARIANTS: list[dict[str, object]] = [
     {"norm_order": "pre"},
     {"positions": "learned"},
     {"attention_bias": False},
-    {"d_k": 4, "d_v": 4},
+    {"d_k": 4, "d_v": 6},
 ]
 
 
 @pytest.mark.parametrize("tying", ["two-way", "untied"])
 def test_shapes(build: Build, tying: str) -> None:
-    model = build(Vocab(source_size=19, target_size=23), tying=tying)
+    model = build(Vocab(source_size=19, target_size=23), tying=tying).eval()
     src, tgt_in, _ = make_batch(vocab=model.vocab)
     assert model.hidden(src, tgt_in).shape == (5, 13, 14)
     assert model(src, tgt_in).shape == (5, 13, 23)
@@ -239,6 +239,35 @@ def test_stepping_a_spent_state_is_caught(build: Build) -> None:
     model.step(tgt_in[rows, 1], first)
     with pytest.raises(AssertionError, match="stepped already"):
         model.step(tgt_in[rows, 1], second)
+
+
+def test_a_step_is_for_a_model_that_drops_nothing(build: Build) -> None:
+    model = build()
+    src, tgt_in, _ = make_batch()
+    with pytest.raises(AssertionError, match="call eval"):
+        model.train().step(tgt_in[:, 0], model.start(src))
+
+
+@pytest.mark.usefixtures("double")
+def test_steps_use_the_weights_that_the_model_has_when_they_start(build: Build) -> None:
+    model, other = build().eval(), build().eval()
+    src, tgt_in, _ = make_batch()
+    model.step(tgt_in[:, 0], model.start(src))
+    for name, parameter in model.named_parameters():
+        parameter.data = other.get_parameter(name).data + 0.01
+    logits, _ = model.step(tgt_in[:, 0], model.start(src))
+    torch.testing.assert_close(logits, model(src, tgt_in[:, :1])[:, 0], rtol=0, atol=1e-12)
+
+
+def test_steps_in_half_precision_equal_full_decoding(build: Build) -> None:
+    model = build(norm_order="pre").eval()
+    src, tgt_in, _ = make_batch()
+    with torch.autocast("cpu", torch.bfloat16):
+        full = model(src, tgt_in)
+        state = model.start(src)
+        for position in range(tgt_in.shape[1]):
+            logits, state = model.step(tgt_in[:, position], state)
+            torch.testing.assert_close(logits, full[:, position], rtol=0.02, atol=0.02)
 
 
 def test_growing_the_cache_copies_it_rarely(build: Build) -> None:
