@@ -30,6 +30,7 @@ from typing import Any
 from machine import machine
 
 from headwise.data import read_lines
+from headwise.runs.directory import RunDirectory
 
 CLIENTS = 32
 LOADS = (1, 4, 16, 32, 64)
@@ -171,8 +172,15 @@ def main() -> None:
     }
     if few_at_a_time := best.get("offline, few"):
         ratios["batched / offline, few"] = best["batched"] / few_at_a_time
+    config = RunDirectory(options.run).config()
     report: dict[str, Any] = {
         "machine": machine(cores=num_cores),
+        "model": {
+            "d_model": config.model.d_model,
+            "d_ff": config.model.d_ff,
+            "num_layers": config.model.num_layers,
+            "vocab_size": config.data.vocab_size,
+        },
         "engine": options.engine,
         "workers": options.workers,
         "quantization": options.quantization,

@@ -48,13 +48,7 @@ class Beams:
 
     def select(self, rows: Tensor) -> "Beams":
         """Return the search in some of the sentences."""
-        some = Beams(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
-        unused = self.tokens.shape[2] - int(some.lengths.max()) if rows.shape[0] else 0
-        return replace(
-            some,
-            tokens=some.tokens[..., unused:],
-            finished_tokens=some.finished_tokens[..., unused:],
-        )
+        return Beams(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))._trimmed()
 
     @property
     def idle(self) -> Tensor:
@@ -88,8 +82,17 @@ class Beams:
             before, after = getattr(ours, name), getattr(theirs, name)
             # Those who have not begun do not know yet how exactly the model computes.
             fields[name] = before.index_copy(0, rows, after.to(before.dtype))
-        replaced = Beams(**fields)
-        return replaced.select(torch.arange(self.sentences.shape[0], device=rows.device))
+        return Beams(**fields)._trimmed()
+
+    def _trimmed(self) -> "Beams":
+        """Return the same without what lies before the tokens of the longest."""
+        longest = int(self.lengths.max()) if self.lengths.shape[0] else self.tokens.shape[2]
+        unused = self.tokens.shape[2] - longest
+        return replace(
+            self,
+            tokens=self.tokens[..., unused:],
+            finished_tokens=self.finished_tokens[..., unused:],
+        )
 
     def _within(self, width: int, begun: int) -> "Beams":
         """Return the same with tokens and prefixes of other widths."""

@@ -180,9 +180,11 @@ def _replace_memories(ours: list[Memory], rows: Tensor, theirs: list[Memory]) ->
     allowed = Allowed(keys=real)  # One for all layers: what it works out is worked out once.
     replaced = []
     for memory, newer in zip(ours, theirs, strict=True):
-        other = _resized(newer, width)
-        memory.keys.transpose(2, 3).index_copy_(0, rows, other.keys.transpose(2, 3))
-        memory.values.index_copy_(0, rows, other.values)
+        # What stood there beyond a newcomer's end stays: nobody sees it.
+        shared = slice(min(width, newer.keys.shape[2]))
+        keys, newer_keys = (each.keys[:, :, shared].transpose(2, 3) for each in (memory, newer))
+        keys.index_copy_(0, rows, newer_keys)
+        memory.values[:, :, shared].index_copy_(0, rows, newer.values[:, :, shared])
         replaced.append(Memory(memory.keys, memory.values, allowed))
     return replaced
 
