@@ -33,11 +33,10 @@ class KeyValueCache:
             if before is not None:
                 self._filled()[0][:], self._filled()[1][:] = before
         self.length = end
-        all_keys, all_values = self._buffers
-        # `narrow` costs a third of what indexing does, which a step of decoding notices.
-        all_keys.narrow(3, start, end - start).copy_(columns)
-        all_values.narrow(2, start, end - start).copy_(values)
-        return all_keys.narrow(3, 0, end).transpose(2, 3), all_values.narrow(2, 0, end)
+        all_keys, all_values = self._filled()
+        all_keys[..., start:] = columns
+        all_values[:, :, start:] = values
+        return all_keys.transpose(2, 3), all_values
 
     def has_room(self, positions: int) -> bool:
         """Return whether so many positions can be appended without copying the others."""

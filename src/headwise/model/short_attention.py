@@ -50,7 +50,6 @@ def _attend(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Return what is attended to, and what its gradient needs."""
-    # Sizes are asked for once: each time costs as much as a small operation.
     batch, num_heads, num_queries, d_k = q.shape
     num_keys, d_v = v.shape[2:]
     size = batch * num_heads
