@@ -2,8 +2,8 @@
 
 `Layer` computes the same for whole targets, with dropout, gradients and traces. A step is so small
 that what Python and torch do around each product shows: here rows are flat, [R, D], and the weights
-are at hand, so that no module is called and none is asked for them. One sentence at a time, a small
-model is 1.3 times as fast by it. Both ways agree (tests/unit/model/test_transformer.py).
+are at hand, so that no module is called and none is asked for them: a layer of multi30k-tiny takes
+two thirds of the time for one sentence. Both ways agree (tests/unit/model/test_transformer.py).
 """
 
 from dataclasses import dataclass
