@@ -167,7 +167,7 @@ def test_where_one_is_killed_another_takes_its_place(run: Run) -> None:
         assert (len(first.under_way), len(second.under_way)) == (1, 1)
         killed = first.process
         killed.kill()
-        await until(lambda: search.is_ready and len(search.found) == 1)
+        await until(lambda: workers.num_ready == 1 and len(search.found) == 1)
         with pytest.raises(LostError) as caught:
             search.advance()
         (error,) = caught.value.errors.values()
