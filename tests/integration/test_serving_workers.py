@@ -450,7 +450,7 @@ def test_what_nobody_waits_for_any_more_is_taken_from_the_workers(trained_run: P
         status, answer, _ = server.ask("POST", "/v1/translate", {"q": ["ban", "dora", "kuti"]})
         assert (status, "longer than 2 seconds" in answer["error"]) == (504, True)
         assert 2 <= time.monotonic() - begin < 5
-        assert num_under_way() == 0
+        wait_for(lambda: num_under_way() == 0, 1.8)
 
         with server.connect() as client:
             body = b'{"q": ["ban", "dora"]}'
