@@ -1,8 +1,10 @@
 """Processes that search for a server: what they find, and what becomes of them."""
 
 import asyncio
+import fcntl
 import json
 import os
+import resource
 import signal
 import socket
 import threading
@@ -23,6 +25,7 @@ from headwise.serving.worker import (
     Add,
     Done,
     Drop,
+    Dropped,
     Failed,
     Inbox,
     Order,
@@ -43,6 +46,8 @@ Run = Callable[[Test], None]
 EXTRA = 10
 FIRST = SearchSettings(nbest=2)
 ENDLESS = SearchSettings(min_length=10_000)
+HIGH = 1100
+"""The number of a file that `select` knows nothing of."""
 
 
 @pytest.fixture(scope="module")
@@ -186,8 +191,29 @@ def test_where_one_is_killed_another_takes_its_place(run: Run) -> None:
         for worker in workers._workers:
             worker.process.kill()
         await until(lambda: workers.num_ready == 0)
-        with pytest.raises(RefusedError, match="try again in a moment"):
-            begun(workers).add({9: [5]})
+        search = begun(workers)
+        search.add({9: [5]})
+        assert search.is_ready
+        with pytest.raises(LostError) as caught:
+            search.advance()
+        assert "has ended: try again in a moment" in str(caught.value.errors[9])
+        assert (len(search), search.is_ready) == (0, False)
+
+    run(test)
+
+
+def test_how_one_has_ended_is_logged(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[tuple[str, object]] = []
+    monkeypatch.setattr("headwise.serving.workers.log", lambda *a, **b: said.append((*a, b)))
+
+    async def test(workers: Workers) -> None:
+        first, second = workers._workers
+        first.transport.write(b"\0\0\0\1?")  # It cannot make sense of that.
+        second.process.kill()
+        await until(lambda: len(said) == 2)
+        codes = [fields["code"] for _, fields in said]  # type: ignore[index]
+        assert sorted(codes) == [-signal.SIGKILL, 1]
+        assert {event for event, _ in said} == {"a worker has ended"}
 
     run(test)
 
@@ -233,6 +259,50 @@ def test_one_that_does_not_listen_stops_nobody(run: Run) -> None:
     run(test)
 
 
+def test_where_all_are_too_busy_only_newcomers_are_sent_away(run: Run) -> None:
+    async def test(workers: Workers) -> None:
+        search, other = begun(workers, ENDLESS), begun(workers)
+        search.add({1: [5], 2: [6]})
+        stop(workers)
+        number = 0
+        while not all(worker.transport.get_write_buffer_size() for worker in workers._workers):
+            number += 1
+            other.add({number: [5] * 50})
+        search.add({3: [7]})
+        with pytest.raises(LostError) as caught:
+            search.advance()
+        assert list(caught.value.errors) == [3]
+        assert "is busy: try again in a moment" in str(caught.value.errors[3])
+        assert (len(search), search.is_ready) == (2, False)
+
+    run(test)
+
+
+def stop(workers: Workers) -> None:
+    for worker in workers._workers:
+        worker.process.send_signal(signal.SIGSTOP)
+
+
+def test_one_that_has_come_to_a_stop_is_given_no_more_than_it_gives_up(run: Run) -> None:
+    async def test(workers: Workers) -> None:
+        first, second = workers._workers
+        first.process.send_signal(signal.SIGSTOP)
+        search = begun(workers)
+        search.add({1: [5] * 9})
+        assert len(first.under_way) == 1
+        search.drop([1])
+        for number in range(2, 6):
+            search.add({number: [5] * 9})
+            assert (len(first.under_way), len(second.under_way)) == (0, 1)
+            search.drop([number])
+            await until(lambda: second.tokens == 0)
+        assert first.tokens == 10 * FIRST.beam
+        first.process.send_signal(signal.SIGCONT)
+        await until(lambda: first.tokens == 0)
+
+    run(test)
+
+
 async def found_for(workers: Workers, sources: dict[int, list[int]]) -> list[int]:
     search = begun(workers)
     search.add(sources)
@@ -254,8 +324,7 @@ def test_work_is_shared_by_its_size(run: Run) -> None:
 
 def test_one_that_does_not_stop_is_made_to(models: dict[str, Transformer]) -> None:
     with Workers(2, models) as workers:
-        for worker in workers._workers:
-            worker.process.send_signal(signal.SIGSTOP)
+        stop(workers)
         begin = time.monotonic()
     assert 1.5 < time.monotonic() - begin < 3.9, "all at the same time"
     assert not any(is_there(worker.process.pid) for worker in workers._workers)
@@ -306,9 +375,23 @@ class Talk:
 
 
 @pytest.fixture
-def worker(models: dict[str, Transformer]) -> Iterator[Talk]:
-    """A worker in a thread of this process, with one good engine and one bad."""
-    ours, theirs = socket.socketpair()
+def many_files() -> Iterator[None]:
+    """Let this process have as many open files as it may."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+@pytest.fixture
+def worker(many_files: None, models: dict[str, Transformer]) -> Iterator[Talk]:
+    """A worker in a thread of this process, with one good engine and one bad.
+
+    Its connection has a number as in a server with many clients.
+    """
+    ours, low = socket.socketpair()
+    theirs = socket.socket(fileno=fcntl.fcntl(low, fcntl.F_DUPFD, HIGH))
+    low.close()
     worker = Worker(theirs)
     worker._engines = {"good": TorchEngine(models["tied"]), "bad": Broken()}  # type: ignore[dict-item]
     thread = threading.Thread(target=worker.run)
@@ -328,8 +411,10 @@ def test_a_search_that_fails_fails_alone(worker: Talk) -> None:
     found: list[int] = []
     while len(found) < 2:
         news = worker.receive()
-        assert isinstance(news, Done)
-        found += [number for number, _ in news.found]
+        if isinstance(news, Done):
+            found += [number for number, _ in news.found]
+        else:
+            assert news == Dropped([5])
     assert sorted(found) == [4, 6]
 
 
@@ -338,6 +423,7 @@ def test_of_a_search_under_way_some_are_given_up(worker: Talk) -> None:
     worker.send(Add(endless, {1: [5], 2: [6], 3: [7]}), Add(SearchKey("good", FIRST, 1), {4: [5]}))
     assert [number for number, _ in worker.receive().found] == [4], "steps were taken"
     worker.send(Drop([1, 3]))
+    assert worker.receive() == Dropped([1, 3])
     assert [number for number, _ in worker.receive().found] == [2]
 
 

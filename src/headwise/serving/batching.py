@@ -248,7 +248,11 @@ class Batcher:
                     # Nobody overtakes it, so that one of those searches comes to its end.
                     left.append(sentence)
                     break
-                search = self._search(settings, self._driver.wake)
+                try:
+                    search = self._search(settings, self._driver.wake)
+                except Exception as error:  # It concerns nobody else.
+                    self._fail([sentence], error)
+                    continue
                 running = self._running[settings] = _Running(search)
             # Most often, all who wait want the same settings.
             number_waiting = 1 + len(self._waiting)

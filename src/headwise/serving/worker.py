@@ -79,6 +79,13 @@ class Done:
 
 
 @dataclass(frozen=True)
+class Dropped:
+    """News: some sentences were given up, as ordered."""
+
+    numbers: Sequence[int]
+
+
+@dataclass(frozen=True)
 class Failed:
     """News: some sentences could not be searched for. Why was logged."""
 
@@ -86,7 +93,7 @@ class Failed:
 
 
 Order = Load | Add | Drop
-News = Loaded | Done | Failed
+News = Loaded | Done | Dropped | Failed
 
 
 def packed(message: Order | News) -> bytes:
@@ -136,10 +143,12 @@ class Worker:
 
     def run(self) -> None:
         """Do as told until there is nobody left to tell."""
+        coming = select.poll()  # The number of a connection may be too high for `select`.
+        coming.register(self._connection, select.POLLIN)
         while True:
             # With nothing to do, wait until something comes.
             patience = 0 if self._searches else None
-            while select.select([self._connection], [], [], patience)[0]:
+            while coming.poll(patience):
                 data = self._connection.recv(_PIECE)
                 if not data:
                     return
@@ -183,6 +192,7 @@ class Worker:
             running.numbers -= unwanted
             if not running.numbers:
                 del self._searches[key]
+        self._say(Dropped(order.numbers))
 
     def _go_on(self, key: SearchKey, running: _Running) -> None:
         """Let newcomers join a search, and take one step of it."""

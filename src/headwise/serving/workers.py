@@ -31,6 +31,7 @@ from headwise.serving.worker import (
     Add,
     Done,
     Drop,
+    Dropped,
     Inbox,
     Load,
     Loaded,
@@ -43,6 +44,8 @@ from headwise.tasks.engine import LostError
 
 _START_SECONDS = 300.0
 _STOP_SECONDS = 2.0
+_LAST_WORDS_SECONDS = 0.5
+"""How long a worker that has hung up may take to end in its own way, which tells more than ours."""
 _MOST_DOUBLINGS = 5
 """A worker that ends as soon as it has started is started again after 1, 2, 4, ... 32 seconds."""
 
@@ -79,11 +82,13 @@ class _Worker:
         self.loaded: set[str] = set()
         self.under_way: dict[int, tuple[WorkerSearch, int, int]] = {}
         """Whose each sentence is, the number it has there, and its tokens."""
+        self.given_up: dict[int, int] = {}
+        """The tokens of those that it was told to give up, and has not said that it has."""
         self.inbox = Inbox()
+        self.connection, theirs = socket.socketpair()
         # Ctrl-C and the like go to all processes; only the server decides when the work ends. What
         # is blocked here is blocked there, from the first moment on.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-        self.connection, theirs = socket.socketpair()
         try:
             self.process = subprocess.Popen(  # noqa: S603 - our own program
                 [
@@ -107,8 +112,13 @@ class _Worker:
 
     @property
     def tokens(self) -> int:
-        """How much it has under way."""
-        return sum(tokens for _, _, tokens in self.under_way.values())
+        """How much it has to do, as far as is known.
+
+        What it was told to give up counts until it says so: else one that has come to a stop would
+        seem to have nothing to do, and be given everything.
+        """
+        under_way = sum(tokens for _, _, tokens in self.under_way.values())
+        return under_way + sum(self.given_up.values())
 
     def send(self, order: Order) -> None:
         """Tell the process something, as soon as it listens."""
@@ -218,19 +228,19 @@ class Workers:
     ) -> dict[int, tuple[_Worker, int]]:
         """Give each sentence to whoever has least to do; return by whom and as what it is known."""
         # Who has not even read what it was sent, for so long that it piles up, is given no more.
-        ready = {
+        listening = {
             worker: worker.tokens
             for worker in self._workers
             if self._is_ready(worker) and not worker.transport.get_write_buffer_size()
         }
-        if not ready:
-            raise _ended()
+        if not listening:
+            raise _refusal("is busy" if self.num_ready else "has ended")
         places: dict[int, tuple[_Worker, int]] = {}
         orders: dict[_Worker, dict[int, list[int]]] = {}
         for number, ids in sources.items():
-            worker = min(ready, key=lambda each: ready[each])
+            worker = min(listening, key=lambda each: listening[each])
             ours, tokens = next(self._numbers), (len(ids) + 1) * search.key.settings.beam
-            ready[worker] += tokens
+            listening[worker] += tokens
             worker.under_way[ours] = (search, number, tokens)
             places[number] = (worker, ours)
             orders.setdefault(worker, {})[ours] = ids
@@ -242,7 +252,8 @@ class Workers:
         """Give up sentences."""
         orders: dict[_Worker, list[int]] = {}
         for worker, number in places:
-            if worker.under_way.pop(number, None) is not None:
+            if (place := worker.under_way.pop(number, None)) is not None:
+                worker.given_up[number] = place[2]
                 orders.setdefault(worker, []).append(number)
         for worker, unwanted in orders.items():
             worker.send(Drop(unwanted))
@@ -262,18 +273,19 @@ class Workers:
         while True:
             await worker.link.lost.wait()
             self._lose(worker)
+            await asyncio.sleep(_LAST_WORDS_SECONDS)
+            worker.end(0)
+            log("a worker has ended", code=worker.process.returncode)
             while not await self._start_again(worker):
                 pass
 
     def _lose(self, worker: _Worker) -> None:
         """Note that a worker has ended, and what it had under way with it."""
-        worker.process.kill()  # Whatever it still wanted to do.
-        log("a worker has ended", code=worker.process.wait())
         lost = list(worker.under_way.values())
         worker.under_way.clear()
         worker.loaded.clear()
         for search, number, _ in lost:
-            search.lose(number, _ended())
+            search.lose(number, _refusal("has ended"))
 
     async def _start_again(self, worker: _Worker) -> bool:
         await asyncio.sleep(2.0 ** min(worker.failures, _MOST_DOUBLINGS))
@@ -293,6 +305,9 @@ class Workers:
             worker.loaded.add(news.name)
             if self._is_ready(worker):
                 worker.failures = 0
+        elif isinstance(news, Dropped):
+            for ours in news.numbers:
+                worker.given_up.pop(ours, None)
         elif isinstance(news, Done):
             for ours, hypotheses in news.found:
                 # What was dropped in the meantime is nobody's.
@@ -332,15 +347,19 @@ class WorkerSearch:
         return True
 
     def add(self, sources: Mapping[int, list[int]]) -> None:
-        """Begin with new sentences."""
-        self._places |= self._workers.add(self, sources)
+        """Begin with new sentences; where nobody can, they are lost, and the others go on."""
+        try:
+            self._places |= self._workers.add(self, sources)
+        except RefusedError as refusal:
+            for number in sources:
+                self.lose(number, refusal)
 
     def advance(self) -> Found:
         """Fetch what was found."""
         if self._lost:
             lost, self._lost = self._lost, {}
             for number in lost:
-                del self._places[number]
+                self._places.pop(number, None)
             raise LostError(lost)
         found, self.found = self.found, []
         for number, _ in found:
@@ -351,7 +370,7 @@ class WorkerSearch:
         """Give up some sentences."""
         places = [self._places.pop(number) for number in numbers if number in self._places]
         self.found = [each for each in self.found if each[0] in self._places]
-        self._lost = {n: error for n, error in self._lost.items() if n in self._places}
+        self._lost = {n: error for n, error in self._lost.items() if n not in numbers}
         self._workers.drop(places)
 
     def lose(self, number: int, error: Exception) -> None:
@@ -370,5 +389,5 @@ def _weights(model: Transformer) -> IO[bytes]:
     return file
 
 
-def _ended() -> RefusedError:
-    return RefusedError(503, "what was searching has ended: try again in a moment", retry_after=1)
+def _refusal(why: str) -> RefusedError:
+    return RefusedError(503, f"what searches {why}: try again in a moment", retry_after=1)

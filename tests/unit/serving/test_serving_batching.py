@@ -423,6 +423,26 @@ def test_an_error_is_its_searchs_own_and_the_thread_lives_on(slow: Slow, run: An
     run(test)
 
 
+def test_a_search_that_cannot_begin_is_its_callers_matter(slow: Slow, run: Any) -> None:
+    begin = slow.search
+
+    def refuse(settings: SearchSettings, on_ready: Callable[[], None]) -> SlowSearch:
+        if settings.beam == 9:
+            raise OSError("no more memory")
+        return begin(settings, on_ready)
+
+    async def test(batcher: Batcher) -> None:
+        batcher._search = refuse  # type: ignore[assignment]
+        refused = batcher.submit([[1], [2]], SearchSettings(beam=9))
+        other = batcher.submit([[3]], SETTINGS)
+        with pytest.raises(OSError, match="no more memory"):
+            await refused.future
+        assert ids(await other.future) == [[3]]
+        assert batcher.is_alive
+
+    run(test)
+
+
 async def until(condition: Callable[[], bool]) -> None:
     while not condition():
         await asyncio.sleep(0.005)
