@@ -147,6 +147,11 @@ class ModelConfig:
                 object.__setattr__(self, key, self.d_model // self.num_heads)
         require_share(self, "dropout", "attention_dropout")
 
+    @property
+    def most_tokens(self) -> int | None:
+        """How many tokens a sequence may have, besides its start or end; None: any number."""
+        return self.max_positions - 1 if self.positions == "learned" else None
+
     def count_parameters(self, vocab: Vocab) -> int:
         """Count the trainable parameters without building the model."""
         d, h, biases = self.d_model, self.num_heads, int(self.attention_bias)

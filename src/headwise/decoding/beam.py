@@ -13,6 +13,7 @@ from torch.nn.functional import pad
 from headwise.config import Vocab
 from headwise.decoding.best import log_normalisers, top_sums
 from headwise.decoding.settings import SearchSettings
+from headwise.errors import CheckpointError
 
 
 @dataclass(frozen=True)
@@ -177,7 +178,7 @@ def is_done(beams: Beams, settings: SearchSettings) -> Tensor:
         # Its length then, with its end.
         bound = best_open / settings.length_penalty((beams.limits + 1).to(best_open.dtype))
         over = beams.finished_scores[:, settings.nbest - 1] >= bound
-    return over | (best_open == -math.inf)
+    return over | ~(best_open > -math.inf)  # Nor does anything come after what is no number.
 
 
 def finished(beams: Beams, row: int, settings: SearchSettings) -> list[Hypothesis]:
@@ -190,7 +191,17 @@ def finished(beams: Beams, row: int, settings: SearchSettings) -> list[Hypothesi
         tokens = beams.finished_tokens[row, rank].tolist()
         ids = tuple(token for token in tokens if token != Vocab.pad)
         found.append(Hypothesis(ids, float(beams.finished_log_probs[row, rank]), score))
+    if not found:
+        raise not_numbers()
     return found
+
+
+def not_numbers() -> CheckpointError:
+    """Say that a model can have no outputs."""
+    return CheckpointError(
+        "what the model computes is not a number: its weights are damaged or its training has "
+        "diverged: use another checkpoint"
+    )
 
 
 def _allowed(beams: Beams, logits: Tensor, settings: SearchSettings) -> Tensor:

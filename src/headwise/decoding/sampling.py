@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from headwise.config import Vocab
-from headwise.decoding.beam import Hypothesis
+from headwise.decoding.beam import Hypothesis, not_numbers
 from headwise.decoding.settings import S, Step
 
 
@@ -59,6 +59,8 @@ def sample(
             going_on, ids = going_on[rest], ids[rest]
             if rest.shape[0]:
                 state = state.select(rest)
+    if any(map(math.isnan, log_probs)):
+        raise not_numbers()
     return [
         Hypothesis(tuple(row), total, total) for row, total in zip(tokens, log_probs, strict=True)
     ]
@@ -75,7 +77,9 @@ def _draw(logits: Tensor, uniforms: Tensor, top_k: int, top_p: float) -> Tensor:
     probs = probs.masked_fill(before >= top_p * probs.sum(1, keepdim=True), 0.0)
     cumulative = probs.cumsum(1)
     wanted = uniforms[:, None].to(probs) * cumulative[:, -1:]
-    places = torch.searchsorted(cumulative, wanted, right=True).clamp(max=probs.shape[1] - 1)
+    # Rounded, a number may reach the sum of all: then it is the last that may be drawn.
+    last = probs.count_nonzero(1)[:, None] - 1
+    places = torch.minimum(torch.searchsorted(cumulative, wanted, right=True), last)
     return ids.gather(1, places).flatten()
 
 

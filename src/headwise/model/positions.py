@@ -40,10 +40,11 @@ class SinusoidalPositions(nn.Module):
 
     def forward(self, start: int, length: int) -> Tensor:
         """Return the encodings of the positions start .. start+length-1."""
-        if start + length > self.table.shape[0]:
-            grown = sinusoids(2 * (start + length), self.table.shape[1])
-            self.table = grown.to(self.table)
-        return self.table[start : start + length]  # [T, D]
+        table = self.table  # Another thread may put one of another length in its place.
+        if start + length > table.shape[0]:
+            table = sinusoids(2 * (start + length), table.shape[1]).to(table)
+            self.table = table
+        return table[start : start + length]  # [T, D]
 
 
 class LearnedPositions(nn.Module):

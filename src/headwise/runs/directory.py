@@ -97,8 +97,8 @@ class RunDirectory:
         longest = self.origin().get("longest_source")
         config = self.config()
         limit = config.train.batch_tokens - 1
-        if config.model.positions == "learned":
-            limit = min(limit, config.model.max_positions - 1)
+        if (most := config.model.most_tokens) is not None:
+            limit = min(limit, most)
         return min(limit, longest) if type(longest) is int and longest > 0 else limit
 
     def step_directory(self, step: int) -> Path:

@@ -1,7 +1,6 @@
 """Search with our own model: sentences sorted by length, in batches, and back in their order."""
 
 import math
-import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
@@ -23,6 +22,8 @@ from headwise.model import Trace, Transformer
 R = TypeVar("R")
 
 _BATCH_SENTENCES = 128
+_CHUNK = 1024
+"""Target positions whose logits are held at a time where only their normalisers are wanted."""
 _BATCH_TOKENS = 16_384
 """Source positions, padding and all hypotheses counted, that are searched at a time."""
 
@@ -45,7 +46,7 @@ class SamplingSettings:
 
 
 class TorchEngine:
-    """Translate ids with a Transformer. Holds nothing that a call changes."""
+    """Translate ids with a Transformer. Holds nothing that one call changes for another."""
 
     def __init__(self, model: Transformer, *, batch_size: int | None = None) -> None:
         """Take `batch_size` sentences at a time; one at a time, each is alone in every sense."""
@@ -124,13 +125,26 @@ class TorchEngine:
             targets = [pairs[number][1] for number in numbers]
             tgt_out = _padded(targets, src.device)
             bos = torch.full_like(tgt_out[:, :1], Vocab.bos)
-            logits = self.model(src, torch.cat((bos, tgt_out[:, :-1]), 1))
-            right = logits.gather(2, tgt_out[:, :, None])[:, :, 0] - logits.logsumexp(2)
+            hidden = self.model.hidden(src, torch.cat((bos, tgt_out[:, :-1]), 1)).flatten(0, 1)
+            right = torch.cat(
+                [
+                    self._log_probs(part, ids)
+                    for part, ids in zip(
+                        hidden.split(_CHUNK), tgt_out.flatten().split(_CHUNK), strict=True
+                    )
+                ]
+            ).view_as(tgt_out)
             return [
                 row[: len(target) + 1] for row, target in zip(right.tolist(), targets, strict=True)
             ]
 
         return self._in_batches([source for source, _ in pairs], 1, score)
+
+    def _log_probs(self, hidden: Tensor, ids: Tensor) -> Tensor:
+        """Return the log-probability of each id [N] after the decoder's output [N, D]."""
+        logits = self.model.output(hidden)  # [N, V]
+        log_probs: Tensor = logits.gather(1, ids[:, None])[:, 0] - logits.logsumexp(1)
+        return log_probs
 
     def alignment(self, source: list[int], target: list[int]) -> list[tuple[int, int]]:
         """Return, for each target token, the source token that it attends to most.
@@ -183,10 +197,8 @@ class TorchEngine:
 
     def longest_output(self, source: list[int], max_extra_tokens: int) -> int:
         """Return how many tokens a source's translation may have."""
-        config = self.model.config
-        # Where positions are learned there is one for the start, and then for each token.
-        most = config.max_positions - 1 if config.positions == "learned" else sys.maxsize
-        return min(len(source) + max_extra_tokens, most)
+        longest, most = len(source) + max_extra_tokens, self.model.config.most_tokens
+        return longest if most is None else min(longest, most)
 
     def limits(self, sources: list[list[int]], max_extra_tokens: int) -> Tensor:
         """Return how many tokens the translation of each source may have."""

@@ -20,8 +20,8 @@ from headwise.tasks.prepared import Job, Part, Prepared, prepare
 from headwise.tasks.torch_engine import SamplingSettings, TorchEngine
 from headwise.tasks.tracing import TracedPair, traceable_ids
 
-_STRONGEST_PENALTY = 50
-"""Of the exponents people use, 1 is large; numbers beyond this one overflow."""
+_STRONGEST_PENALTY = 10
+"""Of the exponents people use, 1 is large; far beyond this one, numbers overflow."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -318,7 +318,10 @@ class Translator:
                 raise RequestError(
                     "a text that is empty or translated in parts cannot have a forced beginning"
                 )
-            if len(ids) > len(self._source.encode(job.text)) + self.config.decode.max_extra_tokens:
+            longest = len(self._source.encode(job.text)) + self.config.decode.max_extra_tokens
+            if (most := self.config.model.most_tokens) is not None:
+                longest = min(longest, most)
+            if len(ids) > longest:
                 raise RequestError(
                     f"a beginning of {len(ids):,} tokens is longer than its translation may become"
                 )

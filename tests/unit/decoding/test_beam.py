@@ -9,8 +9,17 @@ import torch
 from torch import Tensor
 
 from headwise.config import Vocab
-from headwise.decoding import BeamSearch, Found, Hypothesis, SearchSettings, beam_search
+from headwise.decoding import (
+    BeamSearch,
+    Found,
+    Hypothesis,
+    SearchSettings,
+    beam_search,
+    sample,
+    sampling,
+)
 from headwise.decoding.best import log_normalisers, top_sums
+from headwise.errors import CheckpointError
 
 EOS, A, B = Vocab.eos, 4, 5
 
@@ -205,6 +214,26 @@ def test_pad_and_bos_are_never_said_but_keep_their_probability() -> None:
     (best,) = search(Table(6, [table]), beam=2, alpha=0.0)[0]
     assert best.ids == ()
     assert best.log_prob == pytest.approx(math.log(0.2))
+
+
+@pytest.mark.parametrize("stop", ["bound", "count"])
+@pytest.mark.parametrize("beam", [1, 4])
+def test_what_is_no_number_ends_a_search(beam: int, stop: str) -> None:
+    def step(ids: Tensor, state: Prefixes) -> tuple[Tensor, Prefixes]:
+        return torch.full((ids.shape[0], 9), math.nan), state
+
+    settings = SearchSettings(beam=beam, stop=stop)  # type: ignore[arg-type]
+    with pytest.raises(CheckpointError, match="not a number: its weights are damaged"):
+        beam_search(step, Prefixes([(), ()]), torch.tensor([5, 7]), settings)
+    with pytest.raises(CheckpointError, match="not a number"):
+        sample(step, Prefixes([()]), torch.tensor([5]), [(1,)])
+
+
+def test_what_may_not_be_drawn_never_is() -> None:
+    logits = torch.tensor([[1.0, 3.0, 2.0, -math.inf]])
+    almost_one = torch.tensor([1 - 2**-40], dtype=torch.float64)
+    for top_k, top_p, last in ((0, 1.0, 0), (2, 1.0, 2), (0, 0.5, 1)):
+        assert sampling._draw(logits, almost_one, top_k, top_p).tolist() == [last]
 
 
 def test_fewer_outputs_than_asked_for_are_all_there_are() -> None:

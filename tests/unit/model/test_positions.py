@@ -26,6 +26,16 @@ def test_a_shift_is_a_linear_function_of_the_encoding() -> None:
         torch.testing.assert_close(table[k:], table[:-k] @ rotation.T, rtol=0, atol=1e-11)
 
 
+def test_another_thread_may_ask_for_less_at_the_same_time() -> None:
+    class Overtaken(SinusoidalPositions):
+        def __setattr__(self, name: str, value: object) -> None:
+            if name == "table":
+                value = self.table  # Somebody else's.
+            super().__setattr__(name, value)
+
+    torch.testing.assert_close(Overtaken(14)(0, 700), sinusoids(700, 14).float())
+
+
 def test_any_length_works_whatever_was_asked_before() -> None:
     positions = SinusoidalPositions(14)
     expected = sinusoids(10_007, 14).float()

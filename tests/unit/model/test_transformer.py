@@ -281,7 +281,7 @@ def test_growing_the_cache_copies_it_rarely(build: Build) -> None:
         buffers = state.caches[0]._buffers
         assert buffers is not None
         rooms.add(buffers[0].data_ptr())
-    assert len(rooms) <= 4  # 16, 32, 64, 128
+    assert len(rooms) == 2  # 64, then twice as much
 
 
 def test_the_cache_takes_any_number_of_positions_at_a_time() -> None:

@@ -3,6 +3,7 @@
 import itertools
 import math
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -134,6 +135,18 @@ def test_outputs_begin_as_they_must() -> None:
     assert [h[0].log_prob for h in begun] == pytest.approx(forced, rel=1e-5)
 
 
+def test_few_logits_are_held_to_score_many_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, inputs = lively_model(), sources(20)
+    pairs = list(zip(inputs, sources(20, seed=6), strict=True))
+    expected = TorchEngine(model).token_log_probs(pairs)
+    held: list[int] = []
+    model.output.register_forward_hook(lambda _, __, logits: held.append(logits.shape[0]))
+    monkeypatch.setattr("headwise.tasks.torch_engine._CHUNK", 7)
+    for some, all_at_once in zip(TorchEngine(model).token_log_probs(pairs), expected, strict=True):
+        assert some == pytest.approx(all_at_once, rel=1e-5)
+    assert max(held) == 7
+
+
 def test_learned_positions_bound_the_output() -> None:
     torch.manual_seed(1)
     config = model_config(positions="learned", max_positions=12)
@@ -208,7 +221,7 @@ def test_candidates_are_as_many_as_asked_for_best_first(translator: Translator) 
 def test_the_recipes_search_is_used_unless_told_otherwise(translator: Translator) -> None:
     assert translator.settings() == SearchSettings(beam=4, alpha=0.6)
     assert translator.settings(beam=2, alpha=1.5, nbest=3).beam == 3
-    for wrong in ({"beam": 0}, {"nbest": 0}, {"alpha": -1.0}, {"alpha": math.nan}):
+    for wrong in ({"beam": 0}, {"nbest": 0}, {"alpha": -1.0}, {"alpha": 11.0}, {"alpha": math.nan}):
         with pytest.raises(RequestError, match="at least|must be a number"):
             translator.translate(["bana"], **wrong)  # type: ignore[arg-type]
     with pytest.raises(RequestError, match="NUL"):
@@ -239,6 +252,17 @@ def test_translations_begin_as_they_must(translator: Translator) -> None:
         translator.translate([""], prefixes=["tib"])
     with pytest.raises(RequestError, match="longer than its translation may become"):
         translator.translate(["bana"], prefixes=["tib " * 100])
+    model = replace(translator.config.model, positions="learned", max_positions=4)
+    short = Translator(
+        translator._engine,
+        translator._source,
+        translator._target,
+        replace(translator.config, model=model),
+        longest_source=3,
+        name="short",
+    )
+    with pytest.raises(RequestError, match="longer than its translation may become"):
+        short.translate(["b"], prefixes=["tib kun"])
     with pytest.raises(RequestError, match="when searching, not when sampling"):
         translator.translate(["bana"], prefixes=["tib"], sampling=SamplingSettings())
 
