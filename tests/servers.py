@@ -71,7 +71,7 @@ class Running:
             connection.request(method, path, body, sent)
             answer = connection.getresponse()
             content: Any = answer.read()
-            if answer.headers.get("content-type") == "application/json":
+            if content and answer.headers.get("content-type") == "application/json":
                 content = json.loads(content)
             return answer.status, content, answer.headers
         finally:

@@ -18,7 +18,7 @@ from headwise.runs.directory import RunDirectory
 from headwise.serving.keys import Keys, add_key
 from headwise.serving.limits import Limits
 from headwise.serving.models import ServedModel
-from headwise.tasks.translation import Translator
+from headwise.tasks.translation import Candidate, Translator
 from headwise.workflows.serve import load_served
 from tests.servers import Running, in_languages, running, served
 from tests.small_runs import WORDS
@@ -132,6 +132,20 @@ def test_libretranslate_in_all_its_ways(server: Running, translator: Translator)
     assert answer["error"].startswith("languages are not detected")
 
 
+def test_libretranslates_alternatives_of_several_sentences(
+    server: Running, translator: Translator
+) -> None:
+    fields = {"source": "XX", "target": "yY", "alternatives": 2}
+    _, answer, _ = server.ask("POST", "/translate", {"q": "Ban dora.\nKuti.", **fields})
+    first, second = translator.translate(["Ban dora.", "Kuti."], nbest=3)
+    best, *alternatives = (
+        f"{a.text}\n{b.text}" for a, b in zip(first.candidates, second.candidates, strict=True)
+    )
+    assert answer == {"translatedText": best, "alternatives": alternatives}
+    status, answer, _ = server.ask("POST", "/translate", {"q": "a", **fields, "alternatives": 16})
+    assert (status, answer["error"]) == (400, "alternatives may be 15 at most")
+
+
 def test_auto_is_the_only_language_that_there_is(trained_run: Path) -> None:
     with running([served(trained_run)]) as server:
         fields = {"q": "ban dora", "source": "auto", "target": "yy"}
@@ -164,11 +178,12 @@ def test_the_client_of_libretranslate_translates(
         ("/v1/translate", b"[" * 100_000, 400, "the body cannot be read"),
         ("/v1/translate", b"\xff\xfe", 400, "the body "),
         ("/v1/translate", {}, 400, "q: field required"),
-        ("/v1/translate", {"q": 5}, 400, "q.str: input should be a valid string"),
-        ("/v1/translate", {"q": ["a", None]}, 400, "q."),
+        ("/v1/translate", {"q": 5}, 400, "q: input should be a valid string"),
+        ("/v1/translate", {"q": ["a", None]}, 400, "q: input"),
         ("/v1/translate", {"q": "a", "beam": 0}, 400, "beam: "),
         ("/v1/translate", {"q": "a", "beam": 10**30}, 400, "beam and nbest may be 16 at most"),
         ("/v1/translate", {"q": "a", "nbest": 17}, 400, "beam and nbest may be 16 at most"),
+        ("/v1/translate", {"q": "a", "min_length": 2**64}, 400, "beam and nbest are at least 1"),
         ("/v1/translate", {"q": "a", "alpha": -1}, 400, "alpha: "),
         ("/v1/translate", {"q": "a", "alpha": 1e300}, 400, "alpha = 1e+300 must be a number from"),
         ("/v1/translate", b'{"q": "a", "alpha": NaN}', 400, "alpha: "),
@@ -187,7 +202,7 @@ def test_the_client_of_libretranslate_translates(
         ("/translate", b"[1]", 400, "the body must be an object"),
         ("/translate", b"\xff", 400, "the body is not UTF-8 text"),
         ("/translate", {"q": "a"}, 400, "source: field required"),
-        ("/translate", {"q": {}, "source": "xx", "target": "yy"}, 400, "q."),
+        ("/translate", {"q": {}, "source": "xx", "target": "yy"}, 400, "q: input"),
         ("/translate", {"q": "a", "source": "en", "target": "de"}, 400, "no model translates"),
         ("/translate", {"q": "<b>", "source": "xx", "target": "yy", "format": "html"}, 400, "only"),
         ("/v1/nonsense", {}, 404, "there is nothing here"),
@@ -286,7 +301,7 @@ def test_the_card_tells_the_score_that_was_kept(trained_run: Path, tmp_path: Pat
 
 
 def test_attention_of_every_sentence_that_fits(
-    server: Running, translator: Translator, trained_run: Path
+    server: Running, translator: Translator, trained_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text = "Ban dora kuti. Bara kun."
     status, answer, _ = server.ask("POST", "/v1/attention", {"q": text})
@@ -298,8 +313,63 @@ def test_attention_of_every_sentence_that_fits(
     assert (len(rows), len(rows[0])) == (len(record["output_tokens"]), len(record["source_tokens"]))
     assert sum(rows[0]) == pytest.approx(1, abs=0.01)
     assert server.ask("POST", "/v1/attention", {"q": " "})[1]["records"] == []
+    monkeypatch.setattr("headwise.serving.service.MOST_TOKENS", 5)
+    long = "Ban dora kuti bun kan bara."
+    _, answer, _ = server.ask("POST", "/v1/attention", {"q": f"Ban. {long} Kan."})
+    assert ([each["source"] for each in answer["records"]], answer["left_out"]) == (["Ban."], 2)
+    status, answer, _ = server.ask("POST", "/v1/attention", {"q": long})
+    assert (status, answer["error"][:18]) == (413, "the first sentence")
+    monkeypatch.undo()
     with running([served(trained_run)], limits=Limits(attention_weights=60)) as small:
         _, answer, _ = small.ask("POST", "/v1/attention", {"q": "kan\n" + "ban dora kuti " * 3})
         assert (len(answer["records"]), answer["left_out"] >= 1) == (1, True)
         status, answer, _ = small.ask("POST", "/v1/attention", {"q": "ban dora kuti bun kan"})
         assert (status, answer["error"][:18]) == (413, "the first sentence")
+
+
+def test_attention_of_an_empty_translation_is_not_searched_again(
+    server: Running, translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        Translator,
+        "_candidate",
+        lambda *_: Candidate(text="", score=0, log_prob=0, tokens=(), ids=()),
+    )
+    monkeypatch.setattr(Translator, "translate", None)
+    status, answer, _ = server.ask("POST", "/v1/attention", {"q": "Ban. Kan."})
+    assert (status, [each["output_tokens"] for each in answer["records"]]) == (200, [["‹end›"]] * 2)
+
+
+def test_a_head_alone_can_be_asked_for(server: Running) -> None:
+    for path in ("/", "/healthz", "/v1/models"):
+        status, content, headers = server.ask("HEAD", path)
+        assert (status, content) == (200, b"")
+        assert int(headers["content-length"]) > 0
+    assert server.ask("HEAD", "/v1/translate")[0] == 405
+
+
+def test_nobody_is_sent_elsewhere(server: Running) -> None:
+    status, _, headers = server.ask("GET", "/docs/", headers={"Host": "evil.example"})
+    assert (status, headers["location"]) == (404, None)
+
+
+def test_a_body_with_two_lengths_ends_the_connection(server: Running) -> None:
+    with server.connect() as connection:
+        connection.sendall(
+            b"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n"
+            b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\nGET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+        )
+        answer = b"".join(iter(lambda: connection.recv(10_000), b""))
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert answer.endswith(b'{"error":"the length of the body is said twice"}')
+    assert answer.count(b"HTTP/1.1") == 1
+
+
+def test_what_is_no_http_is_answered_like_everything_else(server: Running) -> None:
+    with server.connect() as connection:
+        connection.sendall(b"what is this\r\n\r\n")
+        answer = b"".join(iter(lambda: connection.recv(10_000), b""))
+    assert answer.startswith(b"HTTP/1.1 400 Bad Request")
+    head, _, content = answer.partition(b"\r\n\r\n")
+    assert b"application/json" in head
+    assert json.loads(content) == {"error": "this is not a request that HTTP knows"}

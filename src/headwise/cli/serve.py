@@ -1,5 +1,6 @@
 """`headwise serve`: models behind HTTP, and a page."""
 
+import re
 from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,6 +29,13 @@ The page is at /, the API's description at /docs. Ctrl-C or SIGTERM lets request
 """
 
 
+def _origin(given: str) -> str:
+    """Return where pages may come from, as a browser would say it."""
+    if given != "*" and not re.fullmatch(r"https?://[^/?#\s]+", given):
+        raise click.BadParameter(f"{given!r} is not an origin, as https://example.org is, nor '*'")
+    return given
+
+
 @click.command(epilog=EPILOG)
 @click.argument("runs", metavar="RUN...", nargs=-1, type=FILE)
 @click.option("--host", default="127.0.0.1", show_default=True, help="0.0.0.0: all networks.")
@@ -41,7 +49,12 @@ The page is at /, the API's description at /docs. Ctrl-C or SIGTERM lets request
 @click.option("--keys", "key_file", type=FILE, help="Ask for an API key of this file.")
 @click.option("--new-key", metavar="NAME", help="Add a key for somebody to the file; print it.")
 @click.option(
-    "--cors", "origins", metavar="ORIGIN", multiple=True, help="Let pages from there use the API."
+    "--cors",
+    "origins",
+    metavar="ORIGIN",
+    multiple=True,
+    callback=lambda _, __, given: [_origin(each) for each in given],
+    help="Let pages from there use the API.",
 )
 @click.option(
     "--max-characters",

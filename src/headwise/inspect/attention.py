@@ -19,6 +19,7 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from headwise.tasks.tracing import TracedPair
 from headwise.tasks.translation import Translator
 
 Kind = Literal["cross", "encoder", "decoder"]
@@ -68,7 +69,11 @@ def attention_record(
     translator: Translator, source: str, target: str | None = None
 ) -> AttentionRecord:
     """Trace a source and its best translation, or the target given."""
-    pair = translator.trace(source, target, most_tokens=MOST_TOKENS)
+    return record_of(translator.trace(source, target, most_tokens=MOST_TOKENS))
+
+
+def record_of(pair: TracedPair) -> AttentionRecord:
+    """Return what was traced, as people read it."""
     target_tokens = readable(pair.target_tokens)
     return AttentionRecord(
         source=pair.source,

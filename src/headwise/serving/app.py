@@ -59,6 +59,7 @@ def make_routes(service: Service, keys: Keys | None) -> FastAPI:
         docs_url=None,
         redoc_url=None,
         openapi_url=None,
+        redirect_slashes=False,  # Where to would be up to the request's Host.
         lifespan=lifespan,
     )
     errors.install(app)

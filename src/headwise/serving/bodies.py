@@ -4,7 +4,7 @@ import asyncio
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headwise.serving.errors import refused
+from headwise.serving.errors import problem, refused
 from headwise.serving.limits import Limits, RefusedError
 
 
@@ -21,6 +21,11 @@ class BodyGuard:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
+            return
+        if {b"content-length", b"transfer-encoding"} <= {name for name, _ in scope["headers"]}:
+            # A proxy might have believed the other one: nothing more of this connection is read.
+            answer = problem(400, "the length of the body is said twice", {"Connection": "close"})
+            await answer(scope, receive, send)
             return
         body = bytearray()
         try:

@@ -42,7 +42,8 @@ def sentence_of(errors: Sequence[Any]) -> str:
     error = errors[0]
     if error["type"] in ("json_invalid", "model_attributes_type"):
         return "the body is not a JSON object, or not said to be one by its Content-Type"
-    place = ".".join(str(part) for part in error["loc"] if part != "body")
+    # Of a field that may be one of two things, pydantic names which of them it means.
+    place = ".".join(str(part) for part in error["loc"] if part not in ("body", "str", "list[str]"))
     message = str(error["msg"])
     message = message[:1].lower() + message[1:]
     return f"{place[:_LONGEST_NAME]}: {message}" if place else f"the body: {message}"

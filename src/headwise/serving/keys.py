@@ -10,7 +10,6 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Collection
-from http.cookies import CookieError, SimpleCookie
 from pathlib import Path
 from urllib.parse import parse_qs
 
@@ -197,8 +196,9 @@ def _key_of(headers: Headers) -> str | None:
     scheme, _, key = headers.get("authorization", "").partition(" ")
     if scheme.lower() == "bearer" and key.strip():
         return key.strip()
-    try:
-        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return None
-    return cookie.value if cookie and cookie.value else None
+    # Not by http.cookies: on some Pythons, a header full of backslashes keeps it busy for seconds.
+    for cookie in headers.get("cookie", "").split(";"):
+        name, _, value = cookie.partition("=")
+        if name.strip() == COOKIE:
+            return value.strip() or None
+    return None

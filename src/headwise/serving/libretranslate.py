@@ -2,20 +2,18 @@
 
 import json
 from collections.abc import Mapping
-from email.parser import BytesParser
-from email.policy import HTTP
 from typing import Any
-from urllib.parse import parse_qs
 
 from fastapi import APIRouter, Request
 from pydantic import ValidationError
 
 from headwise.inspect.languages import language_name
 from headwise.serving.errors import ERRORS, sentence_of
+from headwise.serving.forms import form_fields, text_of
 from headwise.serving.limits import RefusedError
 from headwise.serving.messages import DetectedLanguage, LibreAnswer, LibreLanguage, LibreRequest
 from headwise.serving.service import Service
-from headwise.tasks.translation import Translation
+from headwise.tasks.translation import Translation, join
 
 _SCHEMA = {"schema": {"$ref": "#/components/schemas/LibreRequest"}}
 _CONTENT = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
@@ -60,6 +58,9 @@ def routes(service: Service) -> APIRouter:
 async def _translate(service: Service, asked: LibreRequest, request: Request) -> LibreAnswer:
     if asked.format != "text":
         raise RefusedError(400, 'only "text" can be translated: leave the markup out, or format')
+    most = service.limits.candidates - 1
+    if asked.alternatives > most:
+        raise RefusedError(400, f"alternatives may be {most} at most")
     model = service.models.between(asked.source, asked.target)
     texts = asked.q if isinstance(asked.q, list) else [asked.q]
     request.state.facts.update(model=model.name, characters=sum(map(len, texts)))
@@ -76,18 +77,20 @@ async def _translate(service: Service, asked: LibreRequest, request: Request) ->
 
 
 def _alternatives(translation: Translation) -> list[str]:
-    return [candidate.text for candidate in translation.candidates[1:]]
+    """Return further translations of a text; of several sentences, each one's next at a time."""
+    if not translation.parts:
+        return [candidate.text for candidate in translation.candidates[1:]]
+    most = max(len(part.candidates) for part in translation.parts)
+    return [join(translation.parts, rank) for rank in range(1, most)]
 
 
 def fields_of(content_type: str, body: bytes) -> dict[str, Any]:
     """Return the fields of a request, in whichever of three ways it states them."""
     kind = content_type.partition(";")[0].strip().lower()
-    if kind == "application/x-www-form-urlencoded":
-        return _single(parse_qs(_text(body), keep_blank_values=True))
-    if kind == "multipart/form-data":
-        return _single(_multipart(content_type, body))
+    if kind in ("application/x-www-form-urlencoded", "multipart/form-data"):
+        return _single(form_fields(content_type, body))
     try:
-        fields = json.loads(_text(body))
+        fields = json.loads(text_of(body))
     except (ValueError, RecursionError) as error:
         raise RefusedError(400, "the body is not JSON, and not said to be a form") from error
     if not isinstance(fields, dict):
@@ -98,25 +101,3 @@ def fields_of(content_type: str, body: bytes) -> dict[str, Any]:
 def _single(fields: Mapping[str, list[str]]) -> dict[str, Any]:
     """Return each field's value, or values where it has more than one."""
     return {name: values[0] if len(values) == 1 else values for name, values in fields.items()}
-
-
-def _multipart(content_type: str, body: bytes) -> dict[str, list[str]]:
-    # The parser takes a header as it would stand in a message; line breaks would end it.
-    header = b"Content-Type: " + " ".join(content_type.split()).encode("latin-1", "replace")
-    message = BytesParser(policy=HTTP).parsebytes(header + b"\r\n\r\n" + body)
-    if not message.is_multipart():
-        raise RefusedError(400, "the body is not the form that it is said to be")
-    fields: dict[str, list[str]] = {}
-    for part in message.iter_parts():
-        name = part.get_param("name", header="content-disposition")
-        content = part.get_payload(decode=True)
-        if isinstance(name, str) and isinstance(content, bytes):
-            fields.setdefault(name, []).append(_text(content))
-    return fields
-
-
-def _text(content: bytes) -> str:
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise RefusedError(400, "the body is not UTF-8 text") from error

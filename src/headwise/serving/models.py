@@ -65,7 +65,7 @@ class Models:
                 )
             self._by_name[model.name] = model
             if model.has_languages:
-                self._by_pair.setdefault((model.source, model.target), model)
+                self._by_pair.setdefault(_pair(model.source, model.target), model)
 
     def named(self, name: str) -> ServedModel:
         """Find a model by its name."""
@@ -79,6 +79,7 @@ class Models:
 
         From "auto" it is the only one that there is into the target: nothing is detected.
         """
+        source, target = _pair(source, target)
         if source == "auto":
             into = [model for pair, model in self._by_pair.items() if pair[1] == target]
             if len(into) == 1:
@@ -91,11 +92,16 @@ class Models:
                 )
         found = self._by_pair.get((source, target))
         if found is None:
-            pairs = ", ".join(f"{source} to {target}" for source, target in self._by_pair)
+            pairs = ", ".join(f"{each.source} to {each.target}" for each in self._by_pair.values())
             raise RefusedError(
                 400,
                 "no model translates between these languages: "
-                + (f"there is {pairs}" if pairs else "models are known by their names only"),
+                + (
+                    f"there is {pairs}"
+                    if pairs
+                    else "the run's config.toml has no data.source_language and target_language; "
+                    "/v1/translate finds models by their names"
+                ),
             )
         return found
 
@@ -103,7 +109,8 @@ class Models:
         """Find the model that a request means: by name, by languages, or the first of all."""
         if name is not None:
             model = self.named(name)
-            if (source or model.source, target or model.target) != (model.source, model.target):
+            asked = _pair(source or model.source, target or model.target)
+            if asked != _pair(model.source, model.target):
                 raise RefusedError(400, "this model does not translate between these languages")
             return model
         if source is None and target is None:
@@ -115,6 +122,11 @@ class Models:
     def languages(self) -> dict[str, list[str]]:
         """Return the languages that are translated from, with those each is translated to."""
         targets: dict[str, list[str]] = {}
-        for source, target in self._by_pair:
-            targets.setdefault(source, []).append(target)
+        for model in self._by_pair.values():
+            targets.setdefault(model.source, []).append(model.target)
         return targets
+
+
+def _pair(source: str, target: str) -> tuple[str, str]:
+    """Return codes of languages as they are compared: EN is en."""
+    return source.lower(), target.lower()

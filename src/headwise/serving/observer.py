@@ -36,6 +36,9 @@ class Observer:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "HEAD":
+            # Answered as GET is; whoever writes it to the connection leaves its body out.
+            scope = {**scope, "method": "GET"}
         begin = time.perf_counter()
         facts: dict[str, Any] = {}
         scope.setdefault("state", {})["facts"] = facts

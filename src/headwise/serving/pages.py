@@ -4,7 +4,6 @@ import base64
 import hashlib
 from html import escape
 from importlib import resources
-from urllib.parse import parse_qs
 
 from fastapi import APIRouter, FastAPI, Request
 from starlette.datastructures import Headers
@@ -13,6 +12,7 @@ from starlette.types import Scope
 
 from headwise.inspect.explorer_files import explorer_script, explorer_style
 from headwise.serving.errors import problem
+from headwise.serving.forms import form_fields
 from headwise.serving.keys import COOKIE, Keys
 
 SIGN_IN = "/session"
@@ -56,7 +56,7 @@ def routes(app: FastAPI, keys: Keys | None) -> APIRouter:
 
     @router.post(SIGN_IN)
     async def sign_in(request: Request) -> Response:
-        fields = parse_qs((await request.body()).decode("utf-8", "replace"))
+        fields = form_fields(request.headers.get("content-type", ""), await request.body())
         key = fields.get("api_key", [""])[0]
         if keys is None:
             return problem(404, "this server asks for no key")

@@ -64,6 +64,22 @@ class GuardedProtocol(H11Protocol):
         elif self.conn.their_state is h11.IDLE:
             self._await_request(self.read_seconds)
 
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP, as everything else is answered, and hang up."""
+        content = b'{"error":"this is not a request that HTTP knows"}'
+        headers = {
+            "Content-Type": "application/json",
+            "Content-Length": str(len(content)),
+            "Connection": "close",
+        }
+        for event in (
+            h11.Response(status_code=400, headers=list(headers.items()), reason=b"Bad Request"),
+            h11.Data(data=content),
+            h11.EndOfMessage(),
+        ):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
+
     def on_response_complete(self) -> None:
         self._request_is_there()
         super().on_response_complete()

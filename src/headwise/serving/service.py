@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from starlette.requests import Request
 
-from headwise.inspect.attention import AttentionRecord, attention_record
+from headwise.inspect.attention import MOST_TOKENS, AttentionRecord, record_of
 from headwise.serving.batching import Batcher
 from headwise.serving.compute import computer
 from headwise.serving.in_loop import InLoop
@@ -134,19 +134,16 @@ class Service:
         self, model: ServedModel, translation: Translation
     ) -> tuple[list[AttentionRecord], int]:
         """Return the attention of a text's sentences, and how many of them were too many."""
-        parts = [part for part in translation.parts or (translation,) if part.source.strip()]
+        parts = [part for part in translation.parts or (translation,) if part.candidates]
         sizes = model.translator.config.model
         left = self.limits.attention_weights
         records: list[AttentionRecord] = []
         for part in parts:
-            s = len(part.source_tokens) + 1
-            t = len(part.candidates[0].tokens) + 1 if part.candidates else 1
+            s, t = len(part.source_tokens) + 1, len(part.candidates[0].tokens) + 1
             left -= sizes.num_layers * sizes.num_heads * (s * s + t * t + t * s)
-            if left < 0:
+            if left < 0 or max(s, t) > MOST_TOKENS + 1:
                 break
-            records.append(
-                await _compute(attention_record, model.translator, part.source, part.text or None)
-            )
+            records.append(record_of(await _compute(model.translator.trace_translation, part)))
         if parts and not records:
             raise RefusedError(413, "the first sentence is too long for its attention to be shown")
         return records, len(parts) - len(records)

@@ -23,6 +23,8 @@ from headwise.tasks.tracing import TracedPair, traceable_ids
 _STRONGEST_PENALTY = 10
 """Of the exponents people use, 1 is large; far beyond this one, numbers overflow."""
 
+_LONGEST_MINIMUM = 1_000_000
+
 
 @dataclass(frozen=True, kw_only=True)
 class Candidate:
@@ -132,8 +134,11 @@ class Translator:
         """Return how the run's recipe searches, with what is changed for this call."""
         decode = self.config.decode
         width = decode.beam if beam is None else beam
-        if width < 1 or nbest < 1 or min_length < 0:
-            raise RequestError("beam and nbest are at least 1, and min_length is at least 0")
+        if width < 1 or nbest < 1 or not 0 <= min_length <= _LONGEST_MINIMUM:
+            raise RequestError(
+                "beam and nbest are at least 1, and min_length is at least 0 and at most "
+                f"{_LONGEST_MINIMUM:,}"
+            )
         strength = decode.alpha if alpha is None else alpha
         if not 0 <= strength <= _STRONGEST_PENALTY:
             raise RequestError(
@@ -276,12 +281,23 @@ class Translator:
         else:
             longest = engine.longest_output(source_ids, self.config.decode.max_extra_tokens)
             target_ids = traceable_ids("target", target, self._target, min(longest, most_tokens))
+        return self._traced(source, source_ids, target, target_ids)
+
+    def trace_translation(self, translation: Translation) -> TracedPair:
+        """Return the attention within a sentence's best translation, token by token as it is."""
+        source_ids = self._source.encode(translation.source.strip())
+        best = translation.candidates[0]
+        return self._traced(translation.source, source_ids, best.text, list(best.ids))
+
+    def _traced(
+        self, source: str, source_ids: list[int], target: str, target_ids: list[int]
+    ) -> TracedPair:
         return TracedPair(
             source=source.strip(),
             target=target.strip(),
             source_tokens=tuple(self._source.tokens(source_ids)),
             target_tokens=tuple(self._target.tokens(target_ids)),
-            trace=engine.trace(source_ids, target_ids),
+            trace=self._torch_engine("attention").trace(source_ids, target_ids),
         )
 
     def fits(self, text: str) -> bool:
@@ -352,14 +368,8 @@ class Translator:
         if not job.is_split:
             return parts[0] if parts else Translation(source=job.text, candidates=())
         best = [part.candidates[0] for part in parts if part.candidates]
-        # What stood between the sentences stands between their translations.
-        pieces = []
-        for part in parts:
-            lead = part.source[: len(part.source) - len(part.source.lstrip())]
-            trail = part.source[len(part.source.rstrip()) :] if part.source.strip() else ""
-            pieces.append(f"{lead}{part.text}{trail}")
         joined = Candidate(
-            text="".join(pieces).strip(),
+            text=join(parts),
             score=sum(candidate.score for candidate in best) / max(1, len(best)),
             log_prob=sum(candidate.log_prob for candidate in best),
             tokens=tuple(token for candidate in best for token in candidate.tokens),
@@ -371,3 +381,18 @@ class Translator:
             source_tokens=tuple(token for part in parts for token in part.source_tokens),
             parts=tuple(parts),
         )
+
+
+def join(parts: Sequence[Translation], rank: int = 0) -> str:
+    """Put a text together from its sentences' translations, each the best or one further down.
+
+    What stood between the sentences stands between their translations, and lines stay lines.
+    """
+    pieces = []
+    for part in parts:
+        lead = part.source[: len(part.source) - len(part.source.lstrip())]
+        trail = part.source[len(part.source.rstrip()) :] if part.source.strip() else ""
+        last = len(part.candidates) - 1
+        text = part.candidates[min(rank, last)].text if part.candidates else ""
+        pieces.append(f"{lead}{text}{trail}")
+    return "".join(pieces).strip(" \t")

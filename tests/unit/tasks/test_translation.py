@@ -280,6 +280,24 @@ def test_paragraphs_are_translated_by_the_sentence(translator: Translator) -> No
     assert (single.text, single.parts) == (alone[0].text, ())
 
 
+def test_lines_stay_where_they_were(translator: Translator) -> None:
+    bana, dora = (each.text for each in translator.translate(["bana", "dora"]))
+    (found,) = translator.translate(["\n  \nbana\n\n  dora\n"], split=True)
+    assert [line.strip() for line in found.text.split("\n")] == ["", "", bana, "", dora, ""]
+
+
+def test_a_translation_is_traced_as_it_was_written(translator: Translator) -> None:
+    """The same text may be cut into other tokens than those that were found."""
+    (found,) = translator.translate(["bana dora"])
+    letters = tuple(token for letter in "ti" for token in translator._target.encode(letter))
+    odd = replace(found.candidates[0], text="ti", ids=letters)
+    assert list(letters) != translator._target.encode("ti")
+    pair = translator.trace_translation(replace(found, candidates=(odd,)))
+    assert pair.target_tokens == tuple(translator._target.tokens(list(letters)))
+    assert pair.trace.decoder.cross_attention[0].shape[2] == len(letters) + 1
+    assert (pair.source, pair.target) == ("bana dora", "ti")
+
+
 def test_what_is_longer_than_training_has_seen_is_cut_up_never_off(translator: Translator) -> None:
     assert 8 <= translator.longest_source <= 12
     words = " ".join(["bana", "dora", "kuti"] * 20)
