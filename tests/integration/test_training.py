@@ -1,5 +1,6 @@
 """Whole runs: from text to a trained run directory, stopped and gone on with in every way."""
 
+import gzip
 import json
 import math
 import signal
@@ -273,6 +274,28 @@ def test_the_same_command_with_other_settings_is_refused(
         ConfigError, match=r"the text files are text.src \([\d,]+ bytes\), text.tgt"
     ):
         train(small_config("train.accumulate=2"), undisturbed, text=other)
+
+
+def test_languages_are_those_of_the_files_names(text: ParallelFiles, tmp_path: Path) -> None:
+    paths = tmp_path / "train.en", tmp_path / "train.de.gz"
+    paths[0].write_bytes(text.sources[0].read_bytes())
+    paths[1].write_bytes(gzip.compress(text.targets[0].read_bytes()))
+    named = ParallelFiles.of(*paths)
+    config, run = small_config("train.max_steps=2"), tmp_path / "run"
+    train(config, run, text=named)
+    data = RunDirectory(run).config().data
+    assert (data.source_language, data.target_language) == ("en", "de")
+    train(config, run, text=named)
+    french = ("data.source_language=en", "data.target_language=fr")
+    other = small_config("train.max_steps=2", *french)
+    with pytest.raises(ConfigError, match="data.target_language is 'de' there and 'fr' here"):
+        train(other, run, text=named)
+    for given, files in ((("fr", "it"), named), (("", ""), text)):
+        said = (f"data.source_language={given[0]}", f"data.target_language={given[1]}")
+        run = tmp_path / f"run-{given[0]}"
+        train(small_config("train.max_steps=2", *said), run, text=files)
+        data = RunDirectory(run).config().data
+        assert (data.source_language, data.target_language) == given
 
 
 def test_a_run_must_have_something_to_train_on_and_a_place(

@@ -37,6 +37,11 @@ _NAMES = {
 }
 
 
+def is_known(code: str) -> bool:
+    """Return whether this is the code of a language, as far as is known here."""
+    return code in _NAMES
+
+
 def language_name(code: str) -> str:
     """Return the English name of a language, or its code where that is not known here."""
     return _NAMES.get(code, code)

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from headwise.data.batches import Batches
 from headwise.data.prepare import Progress
 from headwise.errors import ConfigError, DataError
 from headwise.files import new_directory, write_file
+from headwise.inspect.languages import is_known
 from headwise.model import Transformer
 from headwise.runs.checkpoint import read_weights
 from headwise.runs.checkpoints import choose
@@ -88,8 +90,35 @@ def make_run(
         }
         write_file(temporary / "origin.json", json.dumps(origin, indent=1).encode())
         (temporary / "checkpoints").mkdir()
-        write_file(temporary / "config.toml", config.to_toml().encode())
+        spoken = with_languages(config, _languages_of(text))
+        write_file(temporary / "config.toml", spoken.to_toml().encode())
     return report
+
+
+def with_languages(config: Config, languages: tuple[str, str]) -> Config:
+    """Return a config with its languages or, where it says nothing of them, with these."""
+    if config.data.source_language or config.data.target_language:
+        return config
+    source, target = languages
+    data = replace(config.data, source_language=source, target_language=target)
+    return replace(config, data=data)
+
+
+def _languages_of(text: Text | None) -> tuple[str, str]:
+    """Return the languages that files have in their names, as train.en and train.de.gz do."""
+    if not isinstance(text, ParallelFiles):
+        return "", ""
+    source, target = ({_ending(path) for path in paths} for paths in (text.sources, text.targets))
+    found = {*source, *target}
+    if len(source) == len(target) == 1 and len(found) == 2 and all(map(is_known, found)):
+        return source.pop(), target.pop()
+    return "", ""
+
+
+def _ending(path: Path) -> str:
+    """Return what a file's name ends with, not counting how it is compressed."""
+    name = path.with_suffix("") if path.suffix in (".gz", ".xz", ".zst") else path
+    return name.suffix.removeprefix(".")
 
 
 def training_batches(shards: TokenShards, config: Config) -> Batches:
@@ -131,7 +160,9 @@ def check_run(
     init_from: RunDirectory | None,
 ) -> None:
     """Raise ConfigError, listing the differences, unless a run is the one that is asked for."""
-    found = differences(run.config(), config)
+    before = run.config()
+    languages = before.data.source_language, before.data.target_language
+    found = differences(before, with_languages(config, languages))
     origin = run.origin()
     for name, given in (("text", text), ("valid", valid)):
         if given is not None and describe_text(given) != origin.get(name):
