@@ -40,6 +40,7 @@ def page(window: Page, server: Running) -> Iterator[Page]:
     with watched(window, server.url):
         yield window
     window.unroute_all()
+    window.emulate_media(color_scheme="light", forced_colors="none")
 
 
 def test_translate_as_you_type(page: Page, server: Running) -> None:
@@ -69,7 +70,7 @@ def test_the_newest_text_wins(page: Page) -> None:
     page.wait_for_timeout(350)
     page.fill("#source", "ban dora kuti kun")
     page.wait_for_timeout(900)
-    wait_until(page, "!document.querySelector('#output').classList.contains('old')")
+    expect(page.locator("#output")).to_have_attribute("aria-busy", "false")
     tokens = page.locator("#tokens .token").count()
     assert tokens >= 2
     assert page.input_value("#source") == "ban dora kuti kun"
@@ -125,6 +126,21 @@ def test_the_card_and_the_choice_of_models(page: Page) -> None:
     expect(page.locator("#alternatives li").first).to_be_visible()
 
 
+def test_a_model_without_languages_takes_over_none(page: Page) -> None:
+    def answer(route: Route) -> None:
+        answer = route.fetch().json()
+        answer["models"][1].update(source="", target="")
+        route.fulfill(json=answer)
+
+    page.route("**/v1/models", answer)
+    page.reload()
+    expect(page.locator("#source")).to_have_attribute("lang", "en")
+    expect(page.locator("#output")).to_have_attribute("lang", "de")
+    page.select_option("#model", label="second")
+    expect(page.locator("#target-name")).to_have_text("Translation")
+    expect(page.locator("main [lang]")).to_have_count(0)
+
+
 WRONG = [
     (429, {"Retry-After": "1"}, "Many people are translating"),
     (503, {"Retry-After": "1"}, "The server is stopping"),
@@ -168,6 +184,51 @@ def test_offline_and_too_long(page: Page) -> None:
     expect(page.locator("#count")).to_have_class(re.compile("bad"))
 
 
+def test_what_belongs_to_an_earlier_text_is_marked(page: Page) -> None:
+    def see(*, old: bool) -> None:
+        for panel in ("#output", "#insight", "#attention"):
+            expect(page.locator(panel)).to_be_visible()
+            expect(page.locator(panel)).to_have_attribute("aria-busy", str(old).lower())
+            expect(page.locator(panel)).to_have_css("opacity", "0.5" if old else "1")
+        expect(page.locator("#copy")).to_be_enabled(enabled=not old)
+
+    page.fill("#source", "ban dora")
+    expect(page.locator("#explorer .hw-words")).to_be_visible()
+    see(old=False)
+    for text, words in [
+        ("ban " * 2501, "at most 10,000 characters"),
+        ("ban \0 dora", "This cannot be translated"),
+        ("kuti", "The server cannot be reached"),
+    ]:
+        if text == "kuti":
+            page.route("**/v1/translate", lambda route: route.abort())
+        page.fill("#source", text)
+        expect(page.locator("#problem")).to_contain_text(words)
+        see(old=True)
+        page.unroute_all()
+        page.fill("#source", "ban dora kun")
+        see(old=False)
+
+
+def test_a_long_text_makes_no_long_page(page: Page) -> None:
+    page.fill("#source", "Ban dora. Kuti bun.\n" * 60)
+    expect(page.locator("#alternatives .of")).to_have_count(120)
+    expect(page.locator("#explorer .hw-words")).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollHeight") < 4000
+    for name in ("German", "Alternatives"):
+        box = page.get_by_role("group", name=name)
+        box.focus()
+        expect(box).to_be_focused()
+        page.keyboard.press("End")
+        wait_until(page, "document.activeElement.scrollTop > 0")
+    page.locator("#tokens .token[tabindex='0']").focus()
+    page.keyboard.press("End")
+    expect(page.locator("#tokens .token").last).to_be_in_viewport()
+    # What does not scroll is no stop on the way.
+    page.fill("#source", "ban dora")
+    expect(page.locator(".scrolls[tabindex]")).to_have_count(0)
+
+
 def test_the_page_asks_for_a_key(browser: Browser, trained_run: Path, tmp_path: Path) -> None:
     key = add_key(tmp_path / "keys", "teacher")
     context = browser.new_context()
@@ -195,8 +256,52 @@ def test_the_description_of_the_api_needs_nothing_from_elsewhere(
     translate.get_by_label("Body: TranslateRequest").fill('{"q": "ban dora"}')
     translate.get_by_role("button", name="Try it").click()
     expect(translate.locator("pre")).to_contain_text('"model": "first"')
+    libre = page.locator(".operation", has_text="as LibreTranslate does")
+    libre.get_by_role("button", name="Try it").click()
+    expect(libre.locator("pre")).to_contain_text('"translatedText": ')
     assert page.locator(".operation").count() >= 7
     expect(page.locator("#schemas")).to_contain_text("LibreRequest")
+
+
+def test_the_columns_of_the_api_are_steady_and_break_no_word(page: Page, server: Running) -> None:
+    page.set_viewport_size({"width": 1920, "height": 900})
+    page.goto(f"{server.url}/docs")
+    expect(page.locator("#schemas")).to_contain_text("LibreRequest")
+    for column in (1, 2, 3):
+        cells = page.locator(f"#schemas tr > :nth-child({column})")
+        assert len(set(cells.evaluate_all("cells => cells.map(c => c.offsetLeft)"))) == 1
+    for width in (320, 400, 800):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        lines = page.locator("#schemas th code").evaluate_all(
+            "names => names.map(name => name.getClientRects().length)"
+        )
+        assert set(lines) == {1}
+
+
+# What is seen of an element where only the system's colours are left: a veil of one is not.
+_DRAWN = """element => {
+  const { backgroundColor, borderStyle, borderWidth } = getComputedStyle(element);
+  return [backgroundColor.match(/\\d+/g).slice(0, 3), borderStyle, borderWidth].join(" ");
+}"""
+
+
+def test_forced_colours_leave_what_is_chosen_and_how_sure_it_is(page: Page) -> None:
+    page.emulate_media(forced_colors="active")
+    page.fill("#source", "ban dora kuti")
+    expect(page.locator("#explorer .hw-words")).to_be_visible()
+    for group in ("kinds", "layers", "heads", "rows"):
+        drawn = [
+            [face.evaluate(_DRAWN) for face in page.locator(f".hw-{group} input{state} + *").all()]
+            for state in (":checked", ":not(:checked)")
+        ]
+        assert drawn[0][0] not in drawn[1], group
+    levels = {level.evaluate(_DRAWN) for level in page.locator(".scale li").all()}
+    assert len(levels) == 4
+    token = page.locator("#tokens .token").first
+    assert token.evaluate(_DRAWN) in levels
+    token.focus()
+    assert token.evaluate(_DRAWN) not in levels
 
 
 def test_nothing_runs_over_the_edge(page: Page) -> None:
@@ -208,7 +313,6 @@ def test_nothing_runs_over_the_edge(page: Page) -> None:
         for width in (320, 390, 768, 1200, 2560):
             page.set_viewport_size({"width": width, "height": 800})
             assert page.evaluate("document.documentElement.scrollWidth") <= width
-    page.emulate_media(color_scheme="light")
 
 
 def test_everything_has_a_name_and_a_place_for_the_keyboard(page: Page) -> None:

@@ -15,12 +15,12 @@ function typeOf(schema) {
   return schema.type || "anything";
 }
 
-/* A body to begin with: the fields that must be there. */
-function exampleOf(schema) {
+/* A body to begin with: the fields that must be there, with languages that are served. */
+function exampleOf(schema, languages) {
+  const [source] = languages;
+  const known = { q: "A man rides a bike.", source: source?.code, target: source?.targets[0] };
   const example = {};
-  for (const name of schema.required || []) {
-    example[name] = { q: "A man rides a bike.", source: "en", target: "de" }[name] ?? "";
-  }
+  for (const name of schema.required || []) example[name] = known[name] ?? "";
   return JSON.stringify(example, null, 2);
 }
 
@@ -30,17 +30,17 @@ function schemaTable(schema) {
     make("th", { scope: "row" }, make("code", {}, name)),
     make("td", {}, typeOf(field) + (required.has(name) ? "" : ", optional")),
     make("td", {}, field.description || "")));
-  return make("div", { class: "scroll" }, make("table", {}, make("tbody", {}, ...rows)));
+  return make("table", {}, make("tbody", {}, ...rows));
 }
 
-function tryIt(path, method, body, schemas) {
+function tryIt(path, method, body, { schemas, languages }) {
   const box = make("div", { class: "try" });
   const id = `body-${method}-${path.replaceAll("/", "-")}`;
   let input = null;
   if (body) {
     const schema = schemas[body.$ref.replace(REF, "")];
     input = make("textarea", { id, spellcheck: "false" });
-    input.value = exampleOf(schema);
+    input.value = exampleOf(schema, languages);
     box.append(make("label", { for: id }, `Body: ${typeOf(body)}`), input);
   }
   const result = make("pre", { role: "status", tabindex: "0" });
@@ -69,19 +69,19 @@ function tryIt(path, method, body, schemas) {
   return box;
 }
 
-function operationOf(path, method, operation, schemas) {
+function operationOf(path, method, operation, known) {
   const body = operation.requestBody?.content["application/json"]?.schema;
   const answer = operation.responses["200"]?.content?.["application/json"]?.schema;
   return make("section", { class: "card operation" },
     make("h3", {}, make("code", { class: "method" }, method.toUpperCase()), make("code", {}, path)),
     make("p", {}, `${operation.summary}.`, answer ? ` Answers ${typeOf(answer)}.` : ""),
-    tryIt(path, method, body, schemas));
+    tryIt(path, method, body, known));
 }
 
 async function begin() {
-  let description;
+  let description, languages;
   try {
-    description = await ask("/openapi.json");
+    [description, languages] = await Promise.all([ask("/openapi.json"), ask("/languages")]);
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
     byId("problem-text").textContent = error.message;
@@ -94,7 +94,7 @@ async function begin() {
     for (const [method, operation] of Object.entries(methods)) {
       const group = operation.tags[0];
       if (!groups.has(group)) groups.set(group, []);
-      groups.get(group).push(operationOf(path, method, operation, schemas));
+      groups.get(group).push(operationOf(path, method, operation, { schemas, languages }));
     }
   }
   for (const [name, operations] of groups) byId("operations").append(make("h2", {}, name), ...operations);

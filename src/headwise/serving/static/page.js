@@ -4,6 +4,7 @@ import { Problem, ask } from "./api.js";
 import { showCard } from "./card.js";
 import { byId, languageName, make } from "./elements.js";
 import { sentencesOf, showAlternatives, showTokens } from "./insight.js";
+import { keepInReach } from "./scrolling.js";
 
 const PAUSE = 250;
 const LONGER_PAUSE = 500;
@@ -51,9 +52,14 @@ function showCount() {
   return count <= most;
 }
 
+/* What belongs to an earlier text stays to be seen, but not to be taken for the answer to this one. */
+function setOld(old, ...parts) {
+  for (const id of parts) byId(id).setAttribute("aria-busy", String(old));
+}
+
 function showNothing() {
   output.textContent = "";
-  output.classList.remove("old");
+  setOld(false, "output");
   byId("status").textContent = "";
   for (const id of ["problem", "insight", "attention", "copy"]) byId(id).hidden = true;
 }
@@ -66,13 +72,13 @@ async function translate() {
     showNothing();
     return;
   }
+  setOld(true, "output", "insight", "attention");
+  byId("copy").disabled = true;
   if (!showCount()) {
     showProblem(new Problem(`The text is too long: at most ${most.toLocaleString("en")} characters are translated at once.`));
-    output.classList.add("old");
     return;
   }
   const mine = under_way = new AbortController();
-  output.classList.add("old");
   byId("status").textContent = "Translating …";
   try {
     const begin = performance.now();
@@ -89,8 +95,9 @@ async function translate() {
 function show(translation, milliseconds) {
   byId("problem").hidden = true;
   output.textContent = translation.text;
-  output.classList.remove("old");
+  setOld(false, "output", "insight");
   byId("copy").hidden = !navigator.clipboard || !translation.text;
+  byId("copy").disabled = false;
   byId("status").textContent = `in ${(milliseconds / 1000).toFixed(2)} seconds`;
   const sentences = sentencesOf(translation);
   showTokens(sentences);
@@ -103,6 +110,7 @@ async function look(text, mine) {
     const { records, left_out } = await ask("/v1/attention", { q: text, model: model().name }, mine.signal);
     byId("attention").hidden = !records.length;
     if (!records.length) return;
+    setOld(false, "attention");
     const before = explorer ? explorer.choice : {};
     const { layers, heads } = { layers: records[0].cross.length, heads: records[0].cross[0].length };
     const kept = before.layer < layers && (before.head === "mean" || before.head < heads)
@@ -118,15 +126,21 @@ async function look(text, mine) {
     byId("explorer").replaceChildren();
     byId("attention-says").textContent = error.message;
     byId("attention").hidden = false;
+    setOld(false, "attention");
   }
+}
+
+function setLanguage(element, code) {
+  if (code) element.lang = code;
+  else element.removeAttribute("lang");
 }
 
 function chooseModel() {
   const { source: from, target: to } = model();
   byId("source-name").textContent = from ? languageName(from) : "Source";
   byId("target-name").textContent = to ? languageName(to) : "Translation";
-  if (from) source.lang = from;
-  if (to) output.lang = to;
+  setLanguage(source, from);
+  setLanguage(output, to);
   explorer = null;
   byId("attention").hidden = true;
   showCard(model());
@@ -166,5 +180,6 @@ byId("copy").addEventListener("click", async () => {
   await navigator.clipboard.writeText(output.textContent);
   byId("status").textContent = "copied";
 });
+for (const box of document.querySelectorAll(".scrolls")) keepInReach(box);
 window.addEventListener("online", () => (models.length ? translate() : begin()));
 begin();
