@@ -44,8 +44,10 @@ from headwise.tasks.engine import LostError
 
 _START_SECONDS = 300.0
 _STOP_SECONDS = 2.0
-_LAST_WORDS_SECONDS = 0.5
-"""How long a worker that has hung up may take to end in its own way, which tells more than ours."""
+_LOOK_SECONDS = 0.05
+_MOST_LOOKS = 100
+"""How often it is looked whether a worker that has hung up has ended in its own way, which tells
+more than ours."""
 _MOST_DOUBLINGS = 5
 """A worker that ends as soon as it has started is started again after 1, 2, 4, ... 32 seconds."""
 
@@ -273,7 +275,10 @@ class Workers:
         while True:
             await worker.link.lost.wait()
             self._lose(worker)
-            await asyncio.sleep(_LAST_WORDS_SECONDS)
+            for _ in range(_MOST_LOOKS):
+                if worker.process.poll() is not None:
+                    break
+                await asyncio.sleep(_LOOK_SECONDS)
             worker.end(0)
             log("a worker has ended", code=worker.process.returncode)
             while not await self._start_again(worker):
