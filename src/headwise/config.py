@@ -147,10 +147,9 @@ class ModelConfig:
                 object.__setattr__(self, key, self.d_model // self.num_heads)
         require_share(self, "dropout", "attention_dropout")
 
-    @property
-    def most_tokens(self) -> int | None:
-        """How many tokens a sequence may have, besides its start or end; None: any number."""
-        return self.max_positions - 1 if self.positions == "learned" else None
+    def fitting(self, tokens: int) -> int:
+        """Return so many tokens, or as many as a sequence may have besides its start or end."""
+        return min(tokens, self.max_positions - 1) if self.positions == "learned" else tokens
 
     def count_parameters(self, vocab: Vocab) -> int:
         """Count the trainable parameters without building the model."""

@@ -74,7 +74,7 @@ def verify(
 
 def choose_pairs(run: RunDirectory, model: Transformer) -> tuple[list[Pair], str]:
     """Take pairs from the run's validation text; draw some at random where it is no more there."""
-    longest = model.config.most_tokens or 1000
+    longest = model.config.fitting(1000)
     if (directory := _validation_shards(run)) is not None:
         shards = TokenShards(directory)
         # Every nth, so that all of a text that is in some order is seen.

@@ -96,9 +96,7 @@ class RunDirectory:
         """Return how many tokens the longest source has that training may have seen."""
         longest = self.origin().get("longest_source")
         config = self.config()
-        limit = config.train.batch_tokens - 1
-        if (most := config.model.most_tokens) is not None:
-            limit = min(limit, most)
+        limit = config.model.fitting(config.train.batch_tokens - 1)
         return min(limit, longest) if type(longest) is int and longest > 0 else limit
 
     def step_directory(self, step: int) -> Path:

@@ -197,8 +197,7 @@ class TorchEngine:
 
     def longest_output(self, source: list[int], max_extra_tokens: int) -> int:
         """Return how many tokens a source's translation may have."""
-        longest, most = len(source) + max_extra_tokens, self.model.config.most_tokens
-        return longest if most is None else min(longest, most)
+        return self.model.config.fitting(len(source) + max_extra_tokens)
 
     def limits(self, sources: list[list[int]], max_extra_tokens: int) -> Tensor:
         """Return how many tokens the translation of each source may have."""

@@ -24,6 +24,7 @@ _STRONGEST_PENALTY = 10
 """Of the exponents people use, 1 is large; far beyond this one, numbers overflow."""
 
 _LONGEST_MINIMUM = 1_000_000
+"""More than any output has; far beyond it, numbers are too large for tensors."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -335,9 +336,7 @@ class Translator:
                     "a text that is empty or translated in parts cannot have a forced beginning"
                 )
             longest = len(self._source.encode(job.text)) + self.config.decode.max_extra_tokens
-            if (most := self.config.model.most_tokens) is not None:
-                longest = min(longest, most)
-            if len(ids) > longest:
+            if len(ids) > self.config.model.fitting(longest):
                 raise RequestError(
                     f"a beginning of {len(ids):,} tokens is longer than its translation may become"
                 )
