@@ -12,6 +12,7 @@ import pytest
 from headwise.data import ParallelFiles
 from headwise.runs.checkpoint import read_checkpoint
 from headwise.runs.directory import RunDirectory
+from headwise.signals import SAME_SECONDS
 from tests.small_runs import command, digests, start, write_text
 
 # Large enough that much of the time goes into saving, where a kill would do harm.
@@ -145,7 +146,7 @@ def test_a_second_signal_exits_at_once(text: ParallelFiles, tmp_path: Path) -> N
     wait_for(run / "metrics.jsonl", process)
     time.sleep(0.2)
     process.send_signal(signal.SIGTERM)
-    time.sleep(0.2)
+    time.sleep(SAME_SECONDS + 0.2)
     process.send_signal(signal.SIGTERM)
     code, output, _ = finish(process, timeout=20)
     assert (code, output) == (143, ""), "it did not wait for the batch, nor say that it saved"

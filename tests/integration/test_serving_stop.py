@@ -8,9 +8,11 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from headwise.serving.limits import Limits
+from headwise.signals import SAME_SECONDS
 from tests.conftest import Headwise
 from tests.servers import Running, SlowSteps, running, served, start_serve, wait_for
 
@@ -98,6 +100,36 @@ def test_what_takes_too_long_is_given_up_at_the_end(trained_run: Path) -> None:
     assert time.monotonic() - begin < 5
     assert found == [(503, {"error": "the server is stopping: try again in a moment"})]
     assert steps.count < 45
+
+
+def test_told_twice_at_once_it_waits_and_told_again_later_it_does_not(trained_run: Path) -> None:
+    model = served(trained_run)
+    found: list[tuple[int, object]] = []
+    with SlowSteps(model.translator, 0.2) as steps, running([model]) as server:
+        tell = server.uvicorn.handle_exit
+
+        def ask() -> None:
+            fields = {"q": "ban dora", "min_length": 45}
+            found.append(server.ask("POST", "/v1/translate", fields)[:2])
+
+        thread = threading.Thread(target=ask)
+        thread.start()
+        half = server.connect()
+        half.sendall(b"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+        wait_for(lambda: steps.count > 2)
+        tell(signal.SIGTERM, None)
+        tell(signal.SIGINT, None)
+        time.sleep(SAME_SECONDS + 0.1)
+        assert found == [], "it is still at work"
+        begin = time.monotonic()
+        tell(signal.SIGINT, None)
+        thread.join()
+        assert found == [(503, {"error": "the server is stopping: try again in a moment"})]
+        half.settimeout(5)
+        with suppress(ConnectionResetError):
+            assert half.recv(1) == b"", "whoever is slow is not waited for"
+        half.close()
+    assert time.monotonic() - begin < 5
 
 
 def test_it_is_not_ready_from_the_moment_that_it_is_told_to_stop(trained_run: Path) -> None:

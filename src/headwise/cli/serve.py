@@ -25,7 +25,8 @@ Examples:
 \b
   curl http://127.0.0.1:8000/translate -d q='A man .' -d source=en -d target=de
 
-The page is at /, the API's description at /docs. Ctrl-C or SIGTERM lets requests finish first.
+The page is at /, the API's description at /docs. Ctrl-C or SIGTERM lets requests finish first,
+a second one does not.
 """
 
 

@@ -19,9 +19,13 @@ from headwise.serving.metrics import Metrics
 from headwise.serving.models import Models, ServedModel
 from headwise.serving.protocol import GuardedProtocol
 from headwise.serving.service import Service
+from headwise.signals import StopWishes
 
 _SPARE_FILES = 100
 """Open files that are not connections: libraries, weights, logs."""
+
+_LAST_ANSWER_SECONDS = 0.5
+"""How long answers to requests that were given up have to leave."""
 
 
 class Server(uvicorn.Server):
@@ -30,23 +34,39 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
+        self._wishes = StopWishes()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.on_started: Callable[[], None] = lambda: None
         """Is called once requests are answered."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
         await super().startup(sockets)
         self.on_started()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self._service.stop_accepting()
-        super().handle_exit(sig, frame)
+        insists = self._wishes.insists()
+        if not self.should_exit:
+            super().handle_exit(sig, frame)
+        elif insists and self._loop is not None:
+            # Not uvicorn's way, which ends requests without an answer.
+            self._loop.call_soon_threadsafe(self._give_up)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._service.stop_accepting()
         log("stopping")
-        loop = asyncio.get_running_loop()
-        loop.call_later(self._service.limits.stop_seconds, self._service.give_up)
+        asyncio.get_running_loop().call_later(self._service.limits.stop_seconds, self._give_up)
         await super().shutdown(sockets)
+
+    def _give_up(self) -> None:
+        """Answer the requests that are still here that they are given up, and hang up."""
+        self._service.give_up()
+        asyncio.get_running_loop().call_later(_LAST_ANSWER_SECONDS, self._hang_up)
+
+    def _hang_up(self) -> None:
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
 
 
 def make_server(

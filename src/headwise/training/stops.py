@@ -10,6 +10,7 @@ from types import FrameType
 
 from headwise.config import TrainConfig
 from headwise.runs.state import TrainingState
+from headwise.signals import StopWishes
 
 _SHOW_CURSOR = b"\x1b[?25h\n"
 
@@ -49,7 +50,7 @@ class StopSignal:
 
 @contextmanager
 def stop_signals() -> Iterator[StopSignal]:
-    """Turn the first SIGTERM or SIGINT into a wish; let the second end the process at once.
+    """Turn the first SIGTERM or SIGINT into a wish; let a later one end the process at once.
 
     Only a program's main thread can be told so; in any other the signals stay as they are.
     """
@@ -58,12 +59,14 @@ def stop_signals() -> Iterator[StopSignal]:
         yield wish
         return
 
+    wishes = StopWishes()
+
     def handle(number: int, _: FrameType | None) -> None:
-        if wish.number:
+        if wishes.insists():
             if sys.stderr.isatty():
                 os.write(2, _SHOW_CURSOR)  # A live view may have hidden it.
             os._exit(128 + number)
-        wish.number = number
+        wish.number = wish.number or number
 
     before = {number: signal.signal(number, handle) for number in (signal.SIGTERM, signal.SIGINT)}
     try:

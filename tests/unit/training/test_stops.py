@@ -46,6 +46,13 @@ def test_a_signal_becomes_a_wish_and_the_handlers_come_back(number: signal.Signa
     assert signal.getsignal(number) is before
 
 
+def test_two_signals_at_once_are_one_wish() -> None:
+    with stop_signals() as wish:
+        signal.raise_signal(signal.SIGTERM)
+        signal.raise_signal(signal.SIGINT)  # The second of two would end this process.
+        assert wish.number == signal.SIGTERM
+
+
 def test_another_thread_leaves_the_signals_alone() -> None:
     found = []
 
