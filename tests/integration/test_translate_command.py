@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -139,6 +140,73 @@ def test_a_closed_pipe_ends_it_quietly(run: Path) -> None:
     )
     assert result.stdout.split("\n")[0].strip() == "3"
     assert "Traceback" not in result.stdout
+
+
+def begun(process: "subprocess.Popen[bytes]", writing: IO[bytes]) -> None:
+    """Let it translate a line, and wait for the next."""
+    assert process.stdout is not None
+    writing.write(b"bana dora\n")
+    writing.flush()
+    assert process.stdout.readline().endswith(b"\n")
+
+
+def said_at_its_end(process: "subprocess.Popen[bytes]") -> tuple[int, list[str]]:
+    """Return how it ends while its input stays open, and what it has said but its weights."""
+    assert process.stderr is not None
+    code = process.wait(60)
+    with process:
+        # After Ctrl-C, an empty line: on a terminal, ^C stands where the next would begin.
+        return code, [line for line in process.stderr.read().decode().splitlines()[1:] if line]
+
+
+def test_ctrl_c_ends_it_while_it_waits_for_a_line(run: Path, tmp_path: Path) -> None:
+    process = start(str(run))
+    assert process.stdin is not None
+    begun(process, process.stdin)
+    process.send_signal(signal.SIGINT)
+    assert said_at_its_end(process) == (130, [])
+
+    os.mkfifo(tmp_path / "pipe")
+    process = start(str(run), "--input", str(tmp_path / "pipe"))
+    with (tmp_path / "pipe").open("wb") as writing:
+        begun(process, writing)
+        process.send_signal(signal.SIGTERM)
+        assert said_at_its_end(process) == (143, [])
+
+
+def test_bad_bytes_end_it_while_more_may_come(run: Path) -> None:
+    process = start(str(run))
+    assert process.stdin is not None
+    begun(process, process.stdin)
+    process.stdin.write(b"\xff\n")
+    process.stdin.flush()
+    code, said = said_at_its_end(process)
+    assert (code, len(said)) == (2, 1)
+    assert "stdin:2: not UTF-8 text at byte 1" in said[0]
+
+
+def test_a_closed_pipe_ends_it_while_more_may_come(run: Path) -> None:
+    process = start(str(run))
+    assert process.stdin is not None
+    assert process.stdout is not None
+    begun(process, process.stdin)
+    process.stdout.close()
+    process.stdin.write(b"bana\n")
+    process.stdin.flush()
+    assert said_at_its_end(process) == (128 + signal.SIGPIPE, [])
+
+
+@pytest.mark.parametrize(("end", "option"), [("<&-", "--input"), (">&-", "--output")])
+def test_an_end_that_is_not_there_is_said(run: Path, end: str, option: str) -> None:
+    command = f"{sys.executable} -m headwise translate {run} {end}"
+    result = subprocess.run(
+        ["bash", "-c", command], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    assert result.returncode == 2
+    said = result.stderr.splitlines()
+    assert len(said) == 2
+    assert "is closed: " in said[1]
+    assert f"a file with {option} FILE" in said[1]
 
 
 def test_ctrl_c_leaves_whole_lines(run: Path, tmp_path: Path) -> None:

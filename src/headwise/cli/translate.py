@@ -13,6 +13,7 @@ import click
 from headwise.cli.engine_options import engine_options
 from headwise.cli.output import error_line
 from headwise.cli.text_options import FILE
+from headwise.errors import DataError
 
 if TYPE_CHECKING:
     from headwise.tasks.translation import Translation, Translator
@@ -148,8 +149,8 @@ def translate(
         return [_line(translator, t, scores, tsv, as_json) for t in translations]
 
     with ExitStack() as stack:
-        reading = stack.enter_context(source.open("rb")) if source else sys.stdin.buffer
-        writing = stack.enter_context(target.open("wb")) if target else sys.stdout.buffer
+        reading = source.open("rb") if source else _standard_input()
+        writing = stack.enter_context(target.open("wb")) if target else _standard_output()
         name = str(source) if source else "stdin"
         from headwise.cli.watch import watch
 
@@ -178,6 +179,22 @@ def translate(
             f"{lines} longer than the {translator.longest_source:,} tokens that training may have "
             "seen, and translated in parts"
         )
+
+
+def _standard_input() -> BinaryIO:
+    """Return stdin with a buffer of its own.
+
+    That of `sys.stdin` must be free when Python ends, and may be held by whoever waits for a line.
+    """
+    if sys.stdin is None:
+        raise DataError("stdin is closed: give it lines, or a file with --input FILE")
+    return open(sys.stdin.fileno(), "rb", closefd=False)
+
+
+def _standard_output() -> BinaryIO:
+    if sys.stdout is None:
+        raise DataError("stdout is closed: let it go somewhere, or to a file with --output FILE")
+    return sys.stdout.buffer
 
 
 def _shows_progress(source: Path | None, target: Path | None) -> bool:
@@ -229,8 +246,6 @@ def _as_json(translator: "Translator", translation: "Translation") -> dict[str, 
 
 
 def _pairs(lines: list[str], first: int, name: str, second: str) -> list[tuple[str, str]]:
-    from headwise.errors import DataError
-
     pairs = []
     for number, line in enumerate(lines, start=first + 1):
         fields = line.split("\t")

@@ -27,15 +27,17 @@ class _End:
 def windows(stream: BinaryIO) -> Iterator[list[bytes]]:
     """Yield the lines of a stream, without their line feeds, in windows of what is there.
 
-    A thread reads ahead, but no further than one window.
+    A thread reads ahead, but no further than one window. It has the stream for itself and closes
+    it at its end: while it waits for more, nobody else can, nor touch it without waiting as well.
     """
     lines: queue.Queue[bytes | _End] = queue.Queue(maxsize=_WINDOW_LINES)
 
     def read() -> None:
         end = _End()
         try:
-            for line in stream:
-                lines.put(line.removesuffix(b"\n"))
+            with stream:
+                for line in stream:
+                    lines.put(line.removesuffix(b"\n"))
         except (OSError, ValueError, EOFError) as error:  # Broken, or closed under us.
             end = _End(error)
         lines.put(end)
