@@ -57,6 +57,17 @@ def test_translate_as_you_type(page: Page, server: Running) -> None:
     assert page.evaluate("document.activeElement.id") == "source"
 
 
+def test_whoever_types_before_the_models_are_known_waits_for_them(page: Page) -> None:
+    asked: list[Route] = []
+    page.route("**/v1/models", lambda route: asked.append(route))
+    page.reload(wait_until="domcontentloaded")
+    page.fill("#source", "ban dora")
+    page.wait_for_timeout(400)  # Longer than the pause after which it translates.
+    expect(page.locator("#output")).to_be_empty()
+    asked[0].continue_()
+    expect(page.locator("#output")).not_to_be_empty()
+
+
 def test_the_newest_text_wins(page: Page) -> None:
     """An answer that comes late does not replace that of a later text."""
 

@@ -72,6 +72,7 @@ async function translate() {
     showNothing();
     return;
   }
+  if (!models.length) return; // As soon as they are there, it is translated.
   setOld(true, "output", "insight", "attention");
   byId("copy").disabled = true;
   if (!showCount()) {
