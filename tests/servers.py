@@ -82,6 +82,12 @@ class Running:
         assert status == 200, answer
         return answer["translations"]
 
+    def metric(self, name: str) -> float:
+        """A figure of its only model."""
+        lines = self.ask("GET", "/metrics")[1].decode().splitlines()
+        (line,) = [line for line in lines if line.startswith(f"{name}{{")]
+        return float(line.rpartition(" ")[2])
+
     def connect(self) -> socket.socket:
         return socket.create_connection(("127.0.0.1", self.port), timeout=30)
 

@@ -497,12 +497,12 @@ def test_a_server_with_workers_from_beginning_to_end(server: Running, trained_ru
         fields = {"q": long, "min_length": 60, "beam": 8}
         answers.append(server.ask("POST", "/v1/translate", fields)[0])
 
-    before = source_tokens(server)
+    before = server.metric("headwise_source_tokens_total")
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
         thread.start()
     tokens = sum(len(ids) + 1 for ids in translator.prepare(long, split=True).sources)
-    wait_for(lambda: source_tokens(server) == before + 4 * tokens)
+    wait_for(lambda: server.metric("headwise_source_tokens_total") == before + 4 * tokens)
     # As a service manager does, and a terminal: everybody is told, more than once, in any order.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
         for pid in (*found, server.pid):
@@ -561,12 +561,6 @@ def test_what_nobody_waits_for_any_more_is_taken_from_the_workers(trained_run: P
         assert server.ask("POST", "/v1/translate", {"q": "ban dora"})[0] == 503
         wait_for(lambda: server.ask("GET", "/readyz")[0] == 200)
         assert server.translate("ban dora") == expected
-
-
-def source_tokens(server: Running) -> float:
-    lines = server.ask("GET", "/metrics")[1].decode().splitlines()
-    (line,) = [line for line in lines if line.startswith("headwise_source_tokens_total{")]
-    return float(line.rpartition(" ")[2])
 
 
 def test_a_server_that_is_killed_leaves_nothing(

@@ -128,13 +128,13 @@ def serve(
         )
     keys = None if key_file is None else Keys(key_file)
 
-    from headwise.serving.compute import computer
+    from headwise.serving.compute import computer, until_nothing_computes
     from headwise.serving.server import listen, make_server
     from headwise.serving.server import serve as run_server
     from headwise.workflows.serve import load_served, searched_by_workers
 
     limits = Limits(characters=max_characters, queue=max_queue, deadline=deadline)
-    with listen(host, port) as listener, ExitStack() as stack:
+    with until_nothing_computes(), listen(host, port) as listener, ExitStack() as stack:
         models = computer.call(
             lambda: load_served(
                 runs,

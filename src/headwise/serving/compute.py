@@ -8,12 +8,13 @@ thread had computed before.
 
 import asyncio
 import os
+import signal
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 from headwise.serving.logs import log_error
@@ -21,6 +22,9 @@ from headwise.serving.logs import log_error
 T = TypeVar("T")
 
 _NICENESS = 5
+
+_LAST_SECONDS = 2.0
+"""How long a step that is under way has to end when the process does."""
 
 
 class Work(Protocol):
@@ -73,6 +77,7 @@ class Computer:
         self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._work: list[Work] = []
         self._under_way: Work | None = None
+        self._is_calling = False
         self._thread: threading.Thread | None = None
 
     def call(self, function: Callable[[], T]) -> T:
@@ -109,6 +114,17 @@ class Computer:
                 self._work.remove(work)
             self.changed.wait_for(lambda: self._under_way is not work, seconds)
 
+    def clear(self, seconds: float) -> bool:
+        """Do nothing any more; return whether what was under way has ended within so long."""
+        with self.changed:
+            self._work.clear()
+            for _, future in self._calls:
+                future.cancel()
+            self._calls.clear()
+            return self.changed.wait_for(
+                lambda: self._under_way is None and not self._is_calling, seconds
+            )
+
     def tell(self, loop: asyncio.AbstractEventLoop, news: Callable[[], None]) -> None:
         """Have something called in an event loop."""
         with suppress(RuntimeError):  # A loop that is closed has nobody left to tell.
@@ -128,6 +144,7 @@ class Computer:
                     self.changed.wait(seconds)
                 calls, self._calls = self._calls, deque()
                 work = list(self._work)
+                self._is_calling = bool(calls)
             for function, future in calls:
                 if not future.set_running_or_notify_cancel():
                     continue
@@ -135,6 +152,10 @@ class Computer:
                     future.set_result(function())
                 except BaseException as error:
                     future.set_exception(error)
+            if calls:
+                with self.changed:
+                    self._is_calling = False
+                    self.changed.notify_all()
             for each in work:
                 self._turn(each)
 
@@ -173,3 +194,20 @@ def step_back() -> None:
 
 
 computer = Computer()
+
+
+@contextmanager
+def until_nothing_computes() -> Iterator[None]:
+    """Let the process end only when nothing computes, or at once where that takes too long.
+
+    A thread that comes back from torch while Python ends brings the process down (SIGABRT).
+    """
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit) as end:
+        if not computer.clear(_LAST_SECONDS):
+            code = end.code if isinstance(end, SystemExit) else 128 + signal.SIGINT
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code if isinstance(code, int) else 1)
+        raise

@@ -501,6 +501,34 @@ def test_a_call_that_is_given_up_is_not_made() -> None:
     assert made == []
 
 
+def test_what_was_not_begun_is_cleared_and_what_was_is_waited_for() -> None:
+    begun, may, turns = threading.Event(), threading.Event(), []
+
+    class Eager:
+        def due(self) -> float | None:
+            return 0
+
+        def turn(self) -> None:
+            turns.append(1)
+
+    def call() -> None:
+        begun.set()
+        may.wait(5)
+
+    first = computer.submit(call)
+    assert begun.wait(5)
+    eager = Eager()
+    computer.add(eager)
+    second = computer.submit(lambda: None)
+    assert not computer.clear(0.01), "it is still at work"
+    assert second.cancelled()
+    may.set()
+    assert computer.clear(5)
+    assert first.done()
+    assert (turns, computer.has(eager)) == ([], False)
+    assert computer.call(lambda: 7) == 7
+
+
 def test_work_that_breaks_in_the_loop_is_in_nobodys_way() -> None:
     async def test() -> None:
         in_loop, turns = InLoop(), 0
