@@ -1,5 +1,6 @@
 """What several tests share: small models whose sizes are distinct primes where they may be."""
 
+import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import settings
 
 from headwise.config import ModelConfig, Vocab
 from headwise.model import Transformer
@@ -14,6 +16,11 @@ from headwise.model import Transformer
 # The models here are too small for a second thread to help, and threads that wait for each other by
 # spinning make the tests many times slower on a machine that is busy with something else.
 torch.set_num_threads(1)
+os.environ["OMP_NUM_THREADS"] = "1"  # And in the processes that tests start.
+
+# How long an example takes is the machine's business.
+settings.register_profile("headwise", deadline=None)
+settings.load_profile("headwise")
 
 VOCAB = Vocab.shared(23)
 

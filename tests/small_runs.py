@@ -56,8 +56,8 @@ def command(run: Path, text: ParallelFiles, *changes: str) -> list[str]:
 
 
 def start(arguments: Sequence[str], **options: Any) -> subprocess.Popen[str]:
-    """Start Python with its arguments, on one thread."""
-    environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
+    """Start Python with its arguments."""
+    environment = os.environ | {"PYTHONUNBUFFERED": "1"}
     return subprocess.Popen(
         [sys.executable, *arguments],
         stdout=subprocess.PIPE,

@@ -75,7 +75,7 @@ def on_terminal(
         stdout=slave,
         stderr=slave,
         cwd=cwd,
-        env=inherited | {"OMP_NUM_THREADS": "1", "TERM": "xterm"} | environment,
+        env=inherited | {"TERM": "xterm"} | environment,
         start_new_session=True,
         preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),
     )

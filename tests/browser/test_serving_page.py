@@ -153,8 +153,8 @@ def test_a_model_without_languages_takes_over_none(page: Page) -> None:
 
 
 WRONG = [
-    (429, {"Retry-After": "1"}, "Many people are translating"),
-    (503, {"Retry-After": "1"}, "The server is stopping"),
+    (429, {"Retry-After": "2"}, "Many people are translating"),
+    (503, {"Retry-After": "2"}, "The server is stopping"),
     (504, {}, "took too long"),
     (500, {}, "Something went wrong in the server"),
     (400, {}, "This cannot be translated: <b>why</b>."),

@@ -62,9 +62,9 @@ def children(parent: int) -> list[int]:
 def test_a_killed_worker_is_started_again_and_nothing_is_lost(
     text: ParallelFiles, tmp_path: Path
 ) -> None:
-    settings = ("train.max_steps=40", "train.accumulate=2")
+    settings = ("train.max_steps=80", "train.accumulate=2")
     output = run_to_the_end([*TORCHRUN, *command(tmp_path / "undisturbed", text, *settings)])
-    assert output.count("finished at step 40") == 1, "one process speaks"
+    assert output.count("finished at step 80") == 1, "one process speaks"
 
     run = tmp_path / "run"
     process = start([*TORCHRUN, "--max-restarts", "1", *command(run, text, *settings)], cwd=ROOT)
@@ -76,12 +76,12 @@ def test_a_killed_worker_is_started_again_and_nothing_is_lost(
     os.kill(workers[1], signal.SIGKILL)
     output, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
-    assert "finished at step 40" in output
+    assert "finished at step 80" in output
     assert "going on from step" in errors
     assert digests(run) == digests(tmp_path / "undisturbed")
 
     # And the losses are those of one process with twice the accumulation.
-    alone = small_config("train.max_steps=40", "train.accumulate=4")
+    alone = small_config("train.max_steps=80", "train.accumulate=4")
     train(alone, tmp_path / "alone", text=text)
     pairs = zip(losses(tmp_path / "undisturbed"), losses(tmp_path / "alone"), strict=True)
     for ours, theirs in pairs:

@@ -1,10 +1,12 @@
 """Processes that are killed, told to stop, or run out of disk, at any moment."""
 
+import os
 import random
 import resource
 import signal
 import subprocess
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -75,7 +77,8 @@ def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
     undisturbed: dict[str, str], text: ParallelFiles, tmp_path: Path
 ) -> None:
     run = tmp_path / "run"
-    assert kill_again_and_again(run, text, kills=3, seed=1) >= 2
+    killed = kill_again_and_again(run, text, kills=3, seed=1)
+    assert killed, "the run ended before its first kill came: nothing was tried"
     code, output, errors = finish(start(command(run, text, *SETTINGS)))
     assert code == 0, errors
     assert "finished at step 24" in output
@@ -101,13 +104,17 @@ def test_two_hundred_kills_leave_nothing_unusable(
 
 
 def test_a_kill_while_the_text_is_prepared_leaves_no_run_behind(
-    text: ParallelFiles, tmp_path: Path
+    text: ParallelFiles, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     run = tmp_path / "run"
-    process = start(command(run, text, *SETTINGS))
+    # A text that does not end, nor begin.
+    endless = tmp_path_factory.mktemp("text") / "pipe"
+    os.mkfifo(endless)
+    process = start(command(run, replace(text, sources=(endless,)), *SETTINGS))
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob(".run.*.tmp")) and time.monotonic() < deadline:
         time.sleep(0.002)
+    assert process.poll() is None
     process.kill()
     process.communicate()
     assert not run.exists()
@@ -133,18 +140,26 @@ def test_a_signal_saves_and_exits_with_its_code(
     assert "Traceback" not in errors
 
 
+_STEP_THAT_DOES_NOT_END = """
+import time
+from dataclasses import replace
+from pathlib import Path
+from headwise.training.step import TrainingStep
+def forward(*_):
+    Path("begun").touch()
+    time.sleep(60)
+TrainingStep.forward = forward
+from headwise.cli import main
+main()
+"""
+
+
 def test_a_second_signal_exits_at_once(text: ParallelFiles, tmp_path: Path) -> None:
     run = tmp_path / "run"
-    # A batch of many seconds, so that the first signal could not be followed yet.
-    changes = (
-        "model.d_model=256",
-        "model.d_ff=2048",
-        "model.num_layers=4",
-        "train.batch_tokens=9000",
-    )
-    process = start(command(run, text, *changes))
-    wait_for(run / "metrics.jsonl", process)
-    time.sleep(0.2)
+    arguments = command(run, text)
+    assert arguments[:2] == ["-m", "headwise"]
+    process = start(["-c", _STEP_THAT_DOES_NOT_END, *arguments[2:]], cwd=tmp_path)
+    wait_for(tmp_path / "begun", process)
     process.send_signal(signal.SIGTERM)
     time.sleep(SAME_SECONDS + 0.2)
     process.send_signal(signal.SIGTERM)

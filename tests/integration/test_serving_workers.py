@@ -34,7 +34,7 @@ from headwise.serving.worker import (
     Worker,
     packed,
 )
-from headwise.serving.workers import Workers, WorkerSearch
+from headwise.serving.workers import Workers, WorkerSearch, _Worker
 from headwise.tasks.engine import LostError
 from headwise.tasks.torch_engine import TorchEngine
 from headwise.tasks.translation import Translator
@@ -253,6 +253,7 @@ def test_one_that_does_not_listen_stops_nobody(run: Run) -> None:
                 break
             search.drop([number])
         assert first.transport.get_write_buffer_size(), "more than a connection holds"
+        await until(lambda: not second.transport.get_write_buffer_size())
         search.add({5000: [5], 5001: [6], 5002: [7]})
         assert {5000, 5001, 5002} <= {number for _, number, _ in second.under_way.values()}
         await until(lambda: len(search.found) >= 3)
@@ -323,11 +324,23 @@ def test_work_is_shared_by_its_size(run: Run) -> None:
     run(test)
 
 
-def test_one_that_does_not_stop_is_made_to(models: dict[str, Transformer]) -> None:
+def test_one_that_does_not_stop_is_made_to(
+    models: dict[str, Transformer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patience: list[float] = []
+    end = _Worker.end
+
+    def noted(worker: _Worker, seconds: float) -> None:
+        patience.append(seconds)
+        end(worker, seconds)
+
+    monkeypatch.setattr(_Worker, "end", noted)
     with Workers(2, models) as workers:
         stop(workers)
         begin = time.monotonic()
-    assert 1.5 < time.monotonic() - begin < 3.9, "all at the same time"
+    assert time.monotonic() - begin > 1.5
+    assert patience[0] > 1
+    assert patience[1] <= 0, "the same seconds for all"
     assert not any(is_there(worker.process.pid) for worker in workers._workers)
 
 
@@ -420,7 +433,7 @@ def test_a_search_that_fails_fails_alone(worker: Talk) -> None:
 
 
 def test_of_a_search_under_way_some_are_given_up(worker: Talk) -> None:
-    endless = SearchKey("good", ENDLESS, 200)
+    endless = SearchKey("good", ENDLESS, 1000)
     worker.send(Add(endless, {1: [5], 2: [6], 3: [7]}), Add(SearchKey("good", FIRST, 1), {4: [5]}))
     assert [number for number, _ in worker.receive().found] == [4], "steps were taken"
     worker.send(Drop([1, 3]))
@@ -506,15 +519,15 @@ def test_a_server_with_workers_from_beginning_to_end(server: Running, trained_ru
     # As a service manager does, and a terminal: everybody is told, more than once, in any order.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
         for pid in (*found, server.pid):
-            os.kill(pid, number)
-        time.sleep(0.05)
+            with suppress(ProcessLookupError):  # Who comes late finds nobody.
+                os.kill(pid, number)
     server.process.wait(15)
     for thread in threads:
         thread.join()
     log = server.log.read_text()
     assert answers == [200] * 4, f"what was under way has not finished: {log}"
     assert not any(map(is_there, found))
-    events = [json.loads(line) for line in log.splitlines() if line[0] == "{"]
+    events = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
     assert [line["event"] for line in events if line["event"] != "request"] == [
         "listening",
         "a worker has ended",
@@ -527,7 +540,7 @@ def test_what_nobody_waits_for_any_more_is_taken_from_the_workers(trained_run: P
     model = served(trained_run)
     with (
         Workers(2, {"run": model.translator.model}) as workers,
-        running([replace(model, workers=workers)], limits=Limits(deadline=2)) as server,
+        running([replace(model, workers=workers)], limits=Limits(deadline=4)) as server,
     ):
         expected = server.translate("ban dora")
         pids = [worker.process.pid for worker in workers._workers]
@@ -539,9 +552,9 @@ def test_what_nobody_waits_for_any_more_is_taken_from_the_workers(trained_run: P
             os.kill(pid, signal.SIGSTOP)
         begin = time.monotonic()
         status, answer, _ = server.ask("POST", "/v1/translate", {"q": ["ban", "dora", "kuti"]})
-        assert (status, "longer than 2 seconds" in answer["error"]) == (504, True)
-        assert 2 <= time.monotonic() - begin < 5
-        wait_for(lambda: num_under_way() == 0, 1.8)
+        assert (status, "longer than 4 seconds" in answer["error"]) == (504, True)
+        assert 4 <= time.monotonic() - begin < 10
+        wait_for(lambda: num_under_way() == 0, 3.5)
 
         with server.connect() as client:
             body = b'{"q": ["ban", "dora"]}'
@@ -549,8 +562,8 @@ def test_what_nobody_waits_for_any_more_is_taken_from_the_workers(trained_run: P
                 b"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
                 b"Content-Length: %d\r\n\r\n" % len(body) + body
             )
-            wait_for(lambda: num_under_way() == 2, 1.8)
-        wait_for(lambda: num_under_way() == 0, 1.8)
+            wait_for(lambda: num_under_way() == 2, 3.5)
+        wait_for(lambda: num_under_way() == 0, 3.5)
 
         for pid in pids:
             os.kill(pid, signal.SIGCONT)

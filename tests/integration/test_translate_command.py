@@ -25,7 +25,6 @@ def start(*arguments: str) -> "subprocess.Popen[bytes]":
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
 
 

@@ -217,7 +217,7 @@ def test_the_tutorial_works_as_printed(tmp_path: Path) -> None:
             timeout=300,
             check=False,
             cwd=work,
-            env={**os.environ, "PATH": path, "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "PATH": path},
         )
         assert result.returncode == 0, f"{block}\n{result.stderr}"
     for name in ("out.de", "fast.de"):

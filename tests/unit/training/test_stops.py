@@ -1,5 +1,6 @@
 import signal
 import threading
+import time
 from dataclasses import replace
 
 import pytest
@@ -46,7 +47,8 @@ def test_a_signal_becomes_a_wish_and_the_handlers_come_back(number: signal.Signa
     assert signal.getsignal(number) is before
 
 
-def test_two_signals_at_once_are_one_wish() -> None:
+def test_two_signals_at_once_are_one_wish(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
     with stop_signals() as wish:
         signal.raise_signal(signal.SIGTERM)
         signal.raise_signal(signal.SIGINT)  # The second of two would end this process.
