@@ -43,6 +43,12 @@ def require_at_least(section: Any, least: int, *keys: str) -> None:
         require(section, key, getattr(section, key) >= least, f"at least {least}")
 
 
+def require_at_most(section: Any, most: int, *keys: str) -> None:
+    """Require numbers no larger than `most`: what is, is a slip, and found out here at once."""
+    for key in keys:
+        require(section, key, getattr(section, key) <= most, f"at most {most:,}")
+
+
 def require_share(section: Any, *keys: str) -> None:
     """Require numbers from 0 to below 1."""
     for key in keys:

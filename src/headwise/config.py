@@ -16,6 +16,7 @@ from headwise.checks import (
     check_types,
     require,
     require_at_least,
+    require_at_most,
     require_not_negative,
     require_share,
 )
@@ -26,6 +27,9 @@ FORMAT_VERSION = 1
 
 SMALLEST_VOCABULARY = 5
 """The special ids and one token."""
+
+WIDEST_BEAM = 10_000
+"""Far beyond what helps; what is wider is a slip, and takes all memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +94,7 @@ class DataConfig:
     def __post_init__(self) -> None:
         check_types(self)
         require_at_least(self, SMALLEST_VOCABULARY, "vocab_size")
+        require_at_most(self, 10_000_000, "vocab_size")
         require_at_least(self, 1, "sample_pairs", "holdout_pairs")
         require_not_negative(self, "max_ratio", "max_tokens")
         require(self, "max_ratio", self.max_ratio == 0 or self.max_ratio >= 1, "0, or 1 or more")
@@ -133,6 +138,7 @@ class ModelConfig:
     def __post_init__(self) -> None:
         check_types(self)
         require_at_least(self, 1, "d_model", "d_ff", "num_layers", "num_heads", "max_positions")
+        require_at_most(self, 1_000, "num_layers")
         if self.positions == "sinusoidal":
             require(self, "d_model", self.d_model % 2 == 0, "even, to pair sines with cosines")
         require_not_negative(self, "d_k", "d_v")
@@ -308,6 +314,8 @@ class DecodeConfig:
         check_types(self)
         require_at_least(self, 1, "beam")
         require_not_negative(self, "alpha", "max_extra_tokens")
+        require_at_most(self, 1_000_000, "max_extra_tokens")
+        require_at_most(self, WIDEST_BEAM, "beam")
 
 
 @dataclass(frozen=True, kw_only=True)

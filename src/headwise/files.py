@@ -33,6 +33,19 @@ def replace_file(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def write_output(path: Path, content: bytes) -> None:
+    """Write where somebody wants it: a file becomes whole or stays, a device or pipe is fed.
+
+    A link stays, and what it points to is written. For files that nobody has named, such as those
+    of a run directory, `replace_file` follows no link.
+    """
+    # /dev/stdout may lead to a file, but means whoever has it open.
+    if path.exists() and (not path.is_file() or path.is_relative_to("/dev")):
+        path.write_bytes(content)
+    else:
+        replace_file(path.resolve(), content)
+
+
 @contextmanager
 def new_directory(path: Path) -> Iterator[Path]:
     """Yield a directory to fill, which takes the name `path` when the block ends without an error.
@@ -88,6 +101,9 @@ def restore_replaced(path: Path) -> None:
 
 def remove_directory(path: Path) -> None:
     """Remove a directory; its name is gone at once, so that it never stands for half of it."""
+    if path.is_symlink():
+        path.unlink()  # What it points to is somebody else's.
+        return
     doomed = _temporary(path)
     remove_abandoned(path.parent, path.name)
     path.rename(doomed)

@@ -195,6 +195,25 @@ def test_a_closed_pipe_ends_it_while_more_may_come(run: Path) -> None:
     assert said_at_its_end(process) == (128 + signal.SIGPIPE, [])
 
 
+def test_the_input_is_not_written_over(run: Path, tmp_path: Path) -> None:
+    text = tmp_path / "text"
+    text.write_text("bana dora\n")
+    (tmp_path / "link").symlink_to(text)
+    for name in ("text", "link"):
+        code, _, errors = translate(
+            b"", str(run), "--input", str(text), "--output", str(tmp_path / name)
+        )
+        assert (code, b"is the input, too" in errors) == (2, True)
+    with text.open("rb") as file:
+        result = subprocess.run(
+            [sys.executable, "-m", "headwise", "translate", str(run), "--output", str(text)],
+            stdin=file,
+            capture_output=True,
+        )
+    assert (result.returncode, b"is the input, too" in result.stderr) == (2, True)
+    assert text.read_text() == "bana dora\n"
+
+
 @pytest.mark.parametrize(("end", "option"), [("<&-", "--input"), (">&-", "--output")])
 def test_an_end_that_is_not_there_is_said(run: Path, end: str, option: str) -> None:
     command = f"{sys.executable} -m headwise translate {run} {end}"
@@ -220,6 +239,24 @@ def test_ctrl_c_leaves_whole_lines(run: Path, tmp_path: Path) -> None:
     assert process.returncode == 130
     assert b"Traceback" not in errors
     assert out.read_bytes().endswith(b"\n")
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--device", "nope"], "torch knows no such device"),
+        (["--device", "meta"], "cannot be used here"),
+        (["--device", "cuda:99"], "--device cuda:99: "),
+        (["--checkpoint", "9" * 5000], "has no checkpoint of step 9"),
+        (["--nbest", "100000"], "at most 10,000"),
+        (["--set", "decode.max_extra_tokens=4294967296"], "at most 1,000,000"),
+    ],
+)
+def test_wrong_options_are_one_line(run: Path, options: list[str], complaint: str) -> None:
+    code, output, errors = translate(b"bana\n", str(run), *options)
+    said = [line for line in errors.decode().splitlines() if not line.startswith("using ")]
+    assert (code, output, len(said)) == (2, b"", 1)
+    assert complaint in said[0]
 
 
 def test_wrong_runs_are_one_line(run: Path, tmp_path: Path) -> None:

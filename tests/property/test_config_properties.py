@@ -5,7 +5,14 @@ import tomllib
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headwise.config import Config, DataConfig, DecodeConfig, ModelConfig, TrainConfig
+from headwise.config import (
+    WIDEST_BEAM,
+    Config,
+    DataConfig,
+    DecodeConfig,
+    ModelConfig,
+    TrainConfig,
+)
 
 share = st.floats(0, 1, exclude_max=True, allow_nan=False)
 positive = st.floats(0, allow_nan=False, allow_infinity=False)
@@ -27,7 +34,7 @@ configs = st.builds(
         attention_bias=st.booleans(),
     ),
     train=st.builds(TrainConfig, max_steps=count, max_minutes=positive, label_smoothing=share),
-    decode=st.builds(DecodeConfig, beam=count, alpha=positive),
+    decode=st.builds(DecodeConfig, beam=st.integers(1, WIDEST_BEAM), alpha=positive),
 )
 
 

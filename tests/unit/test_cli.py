@@ -284,3 +284,72 @@ def test_ctrl_c_ends_prepare_without_a_trace(tmp_path: Path) -> None:
     output, errors = process.communicate(timeout=60)
     assert (process.returncode, output, errors.strip()) == (130, "", "")
     assert [path.name for path in tmp_path.iterdir()] == ["t.tsv"]
+
+
+def test_a_closed_stdout_is_not_a_trace() -> None:
+    result = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m headwise explain >&-"], capture_output=True, text=True
+    )
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+_CTRL_C_WHILE_IT_IMPORTS = """
+import os, signal, sys
+class Importing:
+    def find_spec(self, name, *_):
+        if name == "click":
+            os.kill(os.getpid(), signal.SIGINT)
+sys.meta_path.insert(0, Importing())
+import headwise.__main__
+"""
+
+
+def test_ctrl_c_while_it_starts_leaves_no_trace() -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", _CTRL_C_WHILE_IT_IMPORTS], capture_output=True, text=True
+    )
+    assert (result.returncode, result.stderr) == (-signal.SIGINT, "")
+
+
+_SIGNAL_IN_A_FINALISER = """
+import os, signal, sys
+import click
+from headwise import cli
+class Last:
+    def __del__(self):
+        os.kill(os.getpid(), signal.SIGTERM)
+        for _ in range(1000):
+            pass
+@cli.app.command()
+def die():
+    Last()
+    click.echo("done")
+sys.argv[1:] = ["die"]
+cli.main()
+"""
+
+
+def test_a_signal_that_is_lost_is_in_the_exit_code() -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", _SIGNAL_IN_A_FINALISER], capture_output=True, text=True
+    )
+    assert (result.returncode, result.stdout) == (143, "done\n")
+
+
+_NO_MEMORY = """
+import sys, torch
+from headwise import cli
+@cli.app.command()
+def grow():
+    torch.empty(1 << 60)
+sys.argv[1:] = ["grow"]
+cli.main()
+"""
+
+
+def test_too_little_memory_is_one_line() -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", _NO_MEMORY], capture_output=True, text=True, check=False
+    )
+    assert (result.returncode, result.stderr.count("\n")) == (2, 1)
+    assert "not enough memory: take a smaller model, batch or beam" in result.stderr

@@ -1,6 +1,7 @@
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from headwise.files import (
     replaced_directory,
     restore_replaced,
     write_file,
+    write_output,
 )
 
 
@@ -78,6 +80,37 @@ def test_a_file_is_replaced_or_left_as_it_was(
         replace_file(path, b"newer")
     assert path.read_bytes() == b"new"
     assert names(tmp_path) == ["a"]
+
+
+def test_what_somebody_names_is_written_through_links_and_into_pipes(tmp_path: Path) -> None:
+    real, link, pipe = (tmp_path / name for name in ("real", "link", "pipe"))
+    real.write_bytes(b"old")
+    link.symlink_to(real)
+    write_output(link, b"new")
+    assert link.is_symlink()
+    assert real.read_bytes() == b"new"
+    write_output(tmp_path / "none yet", b"first")
+    assert (tmp_path / "none yet").read_bytes() == b"first"
+    os.mkfifo(pipe)
+    found: list[bytes] = []
+    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()))
+    reader.start()
+    write_output(pipe, b"through")
+    reader.join(10)
+    assert found == [b"through"]
+    assert pipe.is_fifo()
+    replace_file(link, b"a file of its own")
+    assert not link.is_symlink()
+    assert real.read_bytes() == b"new"
+
+
+def test_of_a_link_only_the_link_is_removed(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "real" / "file").touch()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    remove_directory(tmp_path / "link")
+    assert names(tmp_path) == ["real"]
+    assert names(tmp_path / "real") == ["file"]
 
 
 def test_a_directory_is_replaced_or_left_as_it_was(tmp_path: Path) -> None:

@@ -3,9 +3,11 @@
 Modules in this folder import nothing heavy at their top, so that `--help` answers at once.
 """
 
+import os
 import signal
 import sys
 import traceback
+from types import FrameType
 
 import click
 
@@ -97,17 +99,37 @@ def main() -> None:
     if "--traceback" in arguments:
         arguments.remove("--traceback")
         show_traceback = True
-    # As Ctrl-C does: what is half-made is cleared away on the way out.
-    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    told = 0
+
+    def end(number: int, _: FrameType | None) -> None:
+        """Have what is half-made cleared away on the way out."""
+        nonlocal told
+        told = number
+        if number == signal.SIGINT:
+            raise KeyboardInterrupt
+        sys.exit(128 + number)
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # As in a shell's background.
+            signal.signal(number, end)
     try:
         app.main(arguments, prog_name="headwise", standalone_mode=False)
-        sys.stdout.flush()  # Here, where a full disk can still be reported.
+        if sys.stdout is not None:
+            sys.stdout.flush()  # Here, where a full disk can still be reported.
+        if told:
+            # It came where exceptions are ignored, in an object's last moment, say.
+            sys.exit(128 + told)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except (click.ClickException, HeadwiseError, OSError) as error:
         if show_traceback:
             traceback.print_exc()
         error_line(_message(error))
+        sys.exit(2)
+    except (MemoryError, RuntimeError) as error:
+        if show_traceback or not _is_out_of_memory(error):
+            raise
+        error_line(f"not enough memory: take a smaller model, batch or beam ({_first_line(error)})")
         sys.exit(2)
 
 
@@ -117,6 +139,20 @@ def _message(error: Exception) -> str:
         return f"{sentence}. See '{error.ctx.command_path} --help'."
     if isinstance(error, click.ClickException):
         return error.format_message()
-    if isinstance(error, OSError) and error.filename is None:
-        return f"cannot write the output: {error.strerror}"
+    if isinstance(error, OSError):
+        place = "cannot write the output" if error.filename is None else os.fsdecode(error.filename)
+        return f"{place}: {error.strerror or error}"
     return str(error)
+
+
+def _is_out_of_memory(error: MemoryError | RuntimeError) -> bool:
+    """Return whether it is Python that says so, or one of torch's allocators."""
+    said = str(error)
+    return isinstance(error, MemoryError) or any(
+        words in said
+        for words in ("allocate memory", "out of memory", "Storage size calculation overflowed")
+    )
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -8,7 +8,7 @@ import click
 
 from headwise.cli.engine_options import engine_options
 from headwise.cli.output import show
-from headwise.cli.text_options import FILE
+from headwise.cli.text_options import FILE, is_column
 
 if TYPE_CHECKING:
     from headwise.workflows.evaluate import Evaluation
@@ -30,7 +30,7 @@ scores are the paper's way, and not comparable with it.
 
 def _columns(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ...]:
     columns = value.split(",")
-    if len(columns) < 2 or not all(column.isdecimal() for column in columns):
+    if len(columns) < 2 or not all(map(is_column, columns)):
         raise click.BadParameter(f"{value!r} is not two column numbers or more, as in 1,2,3")
     return tuple(map(int, columns))
 
@@ -76,8 +76,9 @@ def evaluate(
 ) -> None:
     """Translate a test set with one run or several, and score it."""
     from headwise.cli.watch import watch
+    from headwise.errors import RequestError
     from headwise.evaluation import read_corpus, read_tsv_corpus
-    from headwise.files import replace_file
+    from headwise.files import write_output
     from headwise.workflows.evaluate import evaluate as evaluate_runs
 
     if tsv is not None and (source or references):
@@ -104,7 +105,12 @@ def evaluate(
         )
     if output is not None:
         lines = "".join(f"{line}\n" for line in evaluation.runs[0].translations)
-        replace_file(output, lines.encode())
+        try:
+            write_output(output, lines.encode())
+        except OSError as error:
+            raise RequestError(
+                f"{output}: cannot write the translations: {error.strerror}"
+            ) from error
     if as_json:
         show(json.dumps(evaluation.to_dict(), indent=2, ensure_ascii=False))
     else:

@@ -12,9 +12,14 @@ if TYPE_CHECKING:
 FILE = click.Path(path_type=Path)
 
 
+def is_column(text: str) -> bool:
+    """Return whether it is the number of a column; what is longer than this is none."""
+    return text.isdecimal() and len(text) < 10
+
+
 def _columns(_: click.Context, __: click.Parameter, value: str) -> tuple[int, int]:
     first, _comma, second = value.partition(",")
-    if not (first.isdecimal() and second.isdecimal()):
+    if not (is_column(first) and is_column(second)):
         raise click.BadParameter(f"{value!r} is not two column numbers, as in 1,2")
     return int(first), int(second)
 

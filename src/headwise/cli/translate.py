@@ -148,6 +148,8 @@ def translate(
             too_long += sum(bool(translation.parts) for translation in translations)
         return [_line(translator, t, scores, tsv, as_json) for t in translations]
 
+    if target is not None:
+        _require_another(target, source)
     with ExitStack() as stack:
         reading = source.open("rb") if source else _standard_input()
         writing = stack.enter_context(target.open("wb")) if target else _standard_output()
@@ -179,6 +181,15 @@ def translate(
             f"{lines} longer than the {translator.longest_source:,} tokens that training may have "
             "seen, and translated in parts"
         )
+
+
+def _require_another(target: Path, source: Path | None) -> None:
+    """Raise DataError where what is read would be overwritten."""
+    if source is None and sys.stdin is None:
+        return
+    read = os.fstat(sys.stdin.fileno()) if source is None else source.stat()
+    if target.is_file() and os.path.samestat(read, target.stat()):
+        raise DataError(f"{target}: is the input, too, and would be lost: name another file")
 
 
 def _standard_input() -> BinaryIO:

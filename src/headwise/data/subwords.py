@@ -30,7 +30,7 @@ class Subwords:
         self.model = model
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        except RuntimeError as error:
+        except (RuntimeError, ValueError) as error:
             raise DataError(f"this is not a SentencePiece model: {error}") from error
         special = [
             getattr(self._processor, f"{name}_id")() for name in ("pad", "unk", "bos", "eos")
@@ -64,7 +64,7 @@ class Subwords:
                 eos_id=Vocab.eos,
                 minloglevel=2,
             )
-        except RuntimeError as error:
+        except (RuntimeError, ValueError) as error:
             raise DataError(_size_advice(str(error), data.vocab_size)) from error
         return cls(serialised.getvalue())
 

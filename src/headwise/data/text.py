@@ -9,6 +9,7 @@ the text; they are taken off and counted.
 """
 
 import gzip
+import io
 import lzma
 import sys
 import zlib
@@ -17,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, Self, cast
+from typing import Any, BinaryIO, Self, cast
 
 from headwise.errors import DataError
 
@@ -244,11 +245,57 @@ def _opened(path: Path) -> BinaryIO:
         case ".gz":
             return cast("BinaryIO", gzip.open(path, "rb"))
         case ".xz":
-            return cast("BinaryIO", lzma.open(path, "rb"))
+            return cast("BinaryIO", io.BufferedReader(_Xz(path)))
         case ".zst":
             return cast("BinaryIO", zstd.open(path, "rb"))
         case _:
             return path.open("rb")
+
+
+class _Xz(io.RawIOBase):
+    """A file of .xz streams, one after the other, as `xz -d` reads it.
+
+    `lzma.open` takes whatever follows a stream and is none, a damaged one too, for the end.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+        self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+        self._is_begun = False  # Whether any of the stream has come.
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = b""
+        while not content:
+            if self._stream.eof:
+                left = self._stream.unused_data
+                self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
+                self._is_begun = False
+            else:
+                left = b""
+            if not self._is_begun:
+                # Between streams there may be zeros.
+                left = left.lstrip(b"\0")
+            if self._stream.needs_input and not left:
+                left = self._file.read(io.DEFAULT_BUFFER_SIZE)
+                if not left:
+                    if self._is_begun:
+                        raise EOFError("the file ends in the middle of its compressed text")
+                    return 0
+                if not self._is_begun:
+                    left = left.lstrip(b"\0")
+                    if not left:
+                        continue
+            self._is_begun = True
+            content = self._stream.decompress(left, len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
 
 
 def _decode_pair(block: Block, offset: int, report: LineReport) -> tuple[str, str]:

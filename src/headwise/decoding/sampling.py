@@ -72,9 +72,10 @@ def _draw(logits: Tensor, uniforms: Tensor, top_k: int, top_p: float) -> Tensor:
     probs = values.softmax(1)
     if 0 < top_k < probs.shape[1]:
         probs[:, top_k:] = 0.0
-    # A token stays if those before it do not have enough probability yet.
+    # A token stays if those before it do not have enough probability yet, and the first always.
     before = probs.cumsum(1) - probs
-    probs = probs.masked_fill(before >= top_p * probs.sum(1, keepdim=True), 0.0)
+    is_enough = (before >= top_p * probs.sum(1, keepdim=True)) & (before > 0)
+    probs = probs.masked_fill(is_enough, 0.0)
     cumulative = probs.cumsum(1)
     wanted = uniforms[:, None].to(probs) * cumulative[:, -1:]
     # Rounded, a number may reach the sum of all: then it is the last that may be drawn.

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headwise.errors import RequestError
-from headwise.files import replace_file
+from headwise.files import write_output
 from headwise.inspect.attention import Kind, attention_record
 from headwise.inspect.attention_figure import render_attention_figure
 from headwise.inspect.attention_page import Choice, render_attention
@@ -51,6 +51,6 @@ def write_attention(
             record, file_kind, kind=kind, layer=layer - 1, heads=shown
         )
     try:
-        replace_file(out, content)
+        write_output(out, content)
     except OSError as error:
         raise RequestError(f"{out}: cannot write the attention: {error.strerror}") from error

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headwise.errors import RequestError
-from headwise.files import replace_file
+from headwise.files import write_output
 from headwise.inspect.curves import Horizontal, load_curves
 from headwise.inspect.curves_figure import render_figure
 from headwise.inspect.curves_page import render_curves
@@ -17,6 +17,6 @@ def write_curves(runs: Sequence[Path], out: Path, *, by: Horizontal = "steps") -
     curves = load_curves(runs, by=by)
     content = render_curves(curves).encode() if kind == "html" else render_figure(curves, kind)
     try:
-        replace_file(out, content)
+        write_output(out, content)
     except OSError as error:
         raise RequestError(f"{out}: cannot write the curves: {error.strerror}") from error

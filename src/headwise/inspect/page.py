@@ -1,10 +1,10 @@
 """Explanations as one self-contained page: no script, no request, light and dark."""
 
-import os
 from html import escape
 from pathlib import Path
 
 from headwise.errors import RequestError
+from headwise.files import write_output
 from headwise.inspect.explain import Step, Table, number
 
 _STYLE = """
@@ -41,15 +41,9 @@ td.weight { background: rgba(var(--heat), calc(var(--share) * .4)); }
 
 def write_page(steps: list[Step], path: Path) -> None:
     """Write the walk as a page: whole, or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(render_page(steps))
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
+        write_output(path, render_page(steps).encode())
     except OSError as error:
-        temporary.unlink(missing_ok=True)
         raise RequestError(f"{path}: cannot write the page: {error.strerror}") from error
 
 

@@ -63,9 +63,12 @@ def choose(run: RunDirectory, which: str | None = None) -> Path:
             raise CheckpointError(f"{run.averaged} does not exist: `headwise average` makes it")
         return run.averaged
     if which.isdecimal():
-        if int(which) not in steps:
+        # Of a number as long as a book, Python does not know the value.
+        if len(which) > 20 or int(which) not in steps:
             known = ", ".join(map(str, steps)) or "none"
-            raise CheckpointError(f"{run.path} has no checkpoint of step {which}, but: {known}")
+            raise CheckpointError(
+                f"{run.path} has no checkpoint of step {which[:20]}, but: {known}"
+            )
         return run.step_directory(int(which))
     if which not in ("best", "last"):
         raise CheckpointError(

@@ -12,14 +12,16 @@ environment.json              what each session ran on
 report.html                   all of it on one page (headwise.workflows.report)
 """
 
+import errno
 import fcntl
 import json
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from headwise.config import Config
 from headwise.data import Subwords, load_subwords
@@ -113,7 +115,7 @@ class RunDirectory:
     @contextmanager
     def locked(self) -> Iterator[None]:
         """Keep other processes from writing to the run, and clear away what killed ones left."""
-        with (self.path / ".lock").open("w") as lock:
+        with _opened_to_lock(self.path / ".lock") as lock:
             try:
                 # The kernel lets go of it with the process, however that ends.
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -125,6 +127,19 @@ class RunDirectory:
             remove_abandoned(self.checkpoints, whoever_wrote=True)
             restore_replaced(self.averaged)
             yield
+
+
+def _opened_to_lock(path: Path) -> BinaryIO:
+    """Open the file of a lock: one of the run's own, of which nothing is changed."""
+    try:
+        # Neither through a link to somewhere else, nor waiting for who is at a pipe's other end.
+        handle = os.open(
+            path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666
+        )
+    except OSError as error:
+        reason = "it is a link" if error.errno == errno.ELOOP else error.strerror
+        raise CheckpointError(f"{path}: cannot be locked: {reason}") from error
+    return open(handle, "rb")
 
 
 def differences(theirs: Config, ours: Config) -> list[str]:

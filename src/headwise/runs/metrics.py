@@ -5,6 +5,7 @@ began) or "valid" (the whole validation text). Both have `step`, `epoch` (a frac
 middle of the second) and `minutes` of training.
 """
 
+import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -31,7 +32,13 @@ class MetricsFile:
             self.unreadable = sum(isinstance(line, CheckpointError) for line in lines)
             before = [line for line in lines if isinstance(line, dict) and line["step"] <= step]
             replace_file(path, "".join(_as_line(line) for line in before).encode())
-        self._file = path.open("a", encoding="utf-8")
+        try:
+            self._file = open(  # noqa: SIM115 - `close` does
+                path, "a", encoding="utf-8", opener=_not_through_a_link
+            )
+        except OSError as error:
+            reason = "it is a link" if error.errno == errno.ELOOP else error.strerror
+            raise CheckpointError(f"{path}: cannot be written: {reason}") from error
 
     def add(self, values: Mapping[str, object]) -> None:
         """Append one line; readers see it at once."""
@@ -50,6 +57,10 @@ class MetricsFile:
         # What a full disk refused has been told already.
         with suppress(OSError):
             self._file.close()
+
+
+def _not_through_a_link(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

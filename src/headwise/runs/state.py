@@ -49,6 +49,11 @@ class TrainingState:
         for key, kind in hints.items():
             if type(values[key]) is not kind:
                 raise ValueError(f"{key} = {values[key]!r} is not of type {kind.__name__}")
+            if kind is int and not 0 <= values[key] < 2**63:
+                raise ValueError(f"{key} = {values[key]!r} is out of range")
+        for key in ("minutes", "due_minutes"):
+            if not 0 <= values[key] < math.inf:
+                raise ValueError(f"{key} = {values[key]!r} is out of range")
         return cls(**values)
 
     def to_dict(self) -> dict[str, Any]:

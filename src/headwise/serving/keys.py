@@ -120,7 +120,7 @@ def add_key(path: Path, name: str) -> str:
     else:
         before = "# SHA-256 of each key, and whose it is. Remove a line to revoke a key.\n"
     key = f"hw_{secrets.token_urlsafe(32)}"
-    replace_file(path, f"{before}{_digest(key)} {name}\n".encode())
+    replace_file(path.resolve(), f"{before}{_digest(key)} {name}\n".encode())
     path.chmod(0o600)
     return key
 

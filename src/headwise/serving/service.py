@@ -106,9 +106,10 @@ class Service:
         """Translate texts as the Translator does, their sentences together with other callers'."""
         self._check_size(texts)
         translator, batcher = model.translator, self._batchers[model.name]
-        settings = translator.settings(beam=beam, alpha=alpha, nbest=nbest, min_length=min_length)
-        if settings.beam > self.limits.candidates:
+        width = translator.config.decode.beam if beam is None else beam
+        if max(width, nbest) > self.limits.candidates:
             raise RefusedError(400, f"beam and nbest may be {self.limits.candidates} at most")
+        settings = translator.settings(beam=beam, alpha=alpha, nbest=nbest, min_length=min_length)
         batcher.check_room()
         prepared = translator.prepare(texts, split=split)
         ticket = batcher.submit(prepared.sources, settings)

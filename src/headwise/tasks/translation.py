@@ -5,14 +5,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import torch
-
-from headwise.config import Config
+from headwise.config import WIDEST_BEAM, Config
 from headwise.data import Subwords
 from headwise.decoding import Hypothesis, SearchSettings
 from headwise.errors import RequestError
 from headwise.model import Transformer
 from headwise.recipes import search_as
+from headwise.runs.device import choose_device
 from headwise.runs.directory import RunDirectory
 from headwise.runs.model import TrainedModel, load_model
 from headwise.tasks.engine import Engine, OngoingSearch
@@ -116,7 +115,7 @@ class Translator:
     ) -> "Translator":
         """Translate with a model that is loaded already."""
         return cls(
-            TorchEngine(trained.model.to(torch.device(device)), batch_size=batch_size),
+            TorchEngine(trained.model.to(choose_device(device)), batch_size=batch_size),
             trained.source,
             trained.target,
             trained.config,
@@ -135,11 +134,10 @@ class Translator:
         """Return how the run's recipe searches, with what is changed for this call."""
         decode = self.config.decode
         width = decode.beam if beam is None else beam
-        if width < 1 or nbest < 1 or not 0 <= min_length <= _LONGEST_MINIMUM:
-            raise RequestError(
-                "beam and nbest are at least 1, and min_length is at least 0 and at most "
-                f"{_LONGEST_MINIMUM:,}"
-            )
+        if not (1 <= width <= WIDEST_BEAM and 1 <= nbest <= WIDEST_BEAM):
+            raise RequestError(f"beam and nbest are at least 1 and at most {WIDEST_BEAM:,}")
+        if not 0 <= min_length <= _LONGEST_MINIMUM:
+            raise RequestError(f"min_length is at least 0 and at most {_LONGEST_MINIMUM:,}")
         strength = decode.alpha if alpha is None else alpha
         if not 0 <= strength <= _STRONGEST_PENALTY:
             raise RequestError(

@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
-from headwise.errors import ConfigError, HeadwiseError
+from headwise.errors import HeadwiseError
+from headwise.runs.device import choose_device
 
 _PATIENCE = timedelta(days=1)
 """How long processes wait for the first one to prepare the data; torchrun ends those whose
@@ -91,27 +92,3 @@ class World:
         except RuntimeError as error:
             raise HeadwiseError("another process of this training has ended: see there") from error
         return [float(value) for value in tensor]
-
-
-def choose_device(name: str | None, local_rank: int = 0) -> torch.device:
-    """Return the device of a name, or an accelerator if there is one; never another instead."""
-    if name is None:
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f"--device {name}: torch knows no such device") from error
-    if device.type == "cuda":
-        if not torch.cuda.is_available():
-            raise ConfigError(f"--device {name}: this torch sees no such device on this machine")
-        device = torch.device("cuda", local_rank if device.index is None else device.index)
-    try:
-        if device.type == "meta":
-            raise RuntimeError("it holds no numbers")
-        torch.zeros(1, device=device).sum().item()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        reason = str(error).splitlines()[0]
-        raise ConfigError(f"--device {device}: cannot be used here: {reason}") from error
-    if device.type == "cuda":
-        torch.cuda.set_device(device)
-    return device

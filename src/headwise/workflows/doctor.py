@@ -14,8 +14,8 @@ from headwise.config import Config, Vocab
 from headwise.data import PreparedReport, Text, TokenShards, prepare
 from headwise.data.prepare import Progress
 from headwise.model import Transformer
+from headwise.runs.device import choose_device
 from headwise.runs.environment import describe
-from headwise.training.distributed import choose_device
 from headwise.training.estimate import Estimate, estimate, invented_batch, small_batch
 from headwise.training.memory import available_mib
 from headwise.training.step import TrainingStep

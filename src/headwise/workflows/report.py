@@ -8,7 +8,7 @@ from headwise.config import Vocab
 from headwise.data import TokenShards
 from headwise.errors import DataError, RequestError
 from headwise.evaluation import References
-from headwise.files import replace_file
+from headwise.files import replace_file, write_output
 from headwise.inspect.attention import attention_record
 from headwise.inspect.curves import load_curves
 from headwise.inspect.report_page import Report, Sample, render_report
@@ -107,10 +107,10 @@ def write_report(
             commands=_commands(run, sentences),
         )
     )
-    path = run.path / "report.html" if out is None else out
+    path, write = (run.path / "report.html", replace_file) if out is None else (out, write_output)
     try:
         # A name or a setting may hold what UTF-8 cannot: a byte of a file name, say.
-        replace_file(path, content.encode("utf-8", "backslashreplace"))
+        write(path, content.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise RequestError(f"{path}: cannot write the report: {error.strerror}") from error
     return path

@@ -112,6 +112,13 @@ def test_something_else_is_not_taken_for_a_model() -> None:
         Subwords(b"something else")
 
 
+def test_a_model_with_a_damaged_piece_is_refused() -> None:
+    good = Subwords.learn(lines(), DataConfig(vocab_size=300)).model
+    assert b"<0x61>" in good
+    with pytest.raises(DataError, match="not a SentencePiece model"):
+        Subwords(good.replace(b"<0x61>", b"\xfa0x61>", 1))
+
+
 def test_a_sample_is_random_bounded_and_reproducible() -> None:
     pairs = [(str(n), str(-n)) for n in range(10_000)]
     sample = sample_pairs(iter(pairs), 1000, seed=1)

@@ -52,11 +52,13 @@ def test_lines_come_in_pairs_whatever_the_block_size(write: Write, size: int) ->
 def test_compressed_files_read_as_plain_ones(write: Write) -> None:
     content = "häuser\nüber\n".encode()
     frames = zstd.compress(content[:5]) + zstd.compress(content[5:])
+    streams = lzma.compress(content[:5]) + bytes(4) + lzma.compress(content[5:]) + bytes(8)
     for name, packed in (
         ("a.gz", gzip.compress(content)),
         ("a.xz", lzma.compress(content)),
         ("a.zst", zstd.compress(content)),
         ("two-frames.zst", frames),
+        ("two-streams.xz", streams),
     ):
         pairs, _ = read(files(write(name, packed), write("plain", content)))
         assert pairs == [("häuser", "häuser"), ("über", "über")], name
@@ -122,6 +124,9 @@ def test_a_file_that_cannot_be_read_is_named(write: Write, tmp_path: Path) -> No
     for name, packed in (
         ("cut.gz", gzip.compress(lines)[:-200]),
         ("cut.xz", lzma.compress(lines)[:-20]),
+        ("more.xz", lzma.compress(lines) + b"and more"),
+        ("second-damaged.xz", lzma.compress(lines) + b"\xff" + lzma.compress(lines)[1:]),
+        ("second-cut.xz", lzma.compress(lines) + lzma.compress(lines)[:40]),
         ("not.gz", b"plain text"),
         ("not.xz", b"plain text"),
         ("not.zst", b"plain text"),

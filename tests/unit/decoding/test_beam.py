@@ -232,7 +232,7 @@ def test_what_is_no_number_ends_a_search(beam: int, stop: str) -> None:
 def test_what_may_not_be_drawn_never_is() -> None:
     logits = torch.tensor([[1.0, 3.0, 2.0, -math.inf]])
     almost_one = torch.tensor([1 - 2**-40], dtype=torch.float64)
-    for top_k, top_p, last in ((0, 1.0, 0), (2, 1.0, 2), (0, 0.5, 1)):
+    for top_k, top_p, last in ((0, 1.0, 0), (2, 1.0, 2), (0, 0.5, 1), (0, 1e-320, 1)):
         assert sampling._draw(logits, almost_one, top_k, top_p).tolist() == [last]
 
 

@@ -67,6 +67,29 @@ def test_only_one_process_at_a_time_writes_to_a_run(run: RunDirectory) -> None:
         assert [path.name for path in run.path.iterdir() if path.name.startswith(".x")] == []
 
 
+def test_a_lock_that_is_a_link_changes_nothing_elsewhere(run: RunDirectory, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.write_text("precious")
+    (run.path / ".lock").symlink_to(other)
+    with (
+        pytest.raises(CheckpointError, match=r"\.lock: cannot be locked: it is a link"),
+        run.locked(),
+    ):
+        pass
+    assert other.read_text() == "precious"
+    (run.path / ".lock").unlink()
+    os.mkfifo(run.path / ".lock")
+    with run.locked():
+        pass
+
+
+def test_a_diary_that_is_a_link_leads_nowhere(run: RunDirectory, tmp_path: Path) -> None:
+    run.metrics_file.symlink_to(tmp_path / "other")
+    with pytest.raises(CheckpointError, match=r"metrics\.jsonl: cannot be written: it is a link"):
+        MetricsFile(run.metrics_file, step=0)
+    assert not (tmp_path / "other").exists()
+
+
 def test_names_that_are_not_steps_are_not_taken_for_them(run: RunDirectory) -> None:
     for name in ("step-00000010", "step-5", "damaged-step-00000007", ".step-00000008.1.tmp"):
         (run.checkpoints / name).mkdir(parents=True)
