@@ -126,6 +126,14 @@ def test_wrong_input_is_one_line(
     assert (code, output) == (2, "")
     assert "short" in errors
     assert len(errors.splitlines()) == 1
+    (tmp_path / "nul").write_text("bana\nba\0na\n")
+    nul = str(tmp_path / "nul")
+    code, output, errors = headwise("evaluate", str(trained_run), "--src", nul, "--ref", nul)
+    assert (code, output, "nul:2: a NUL character" in errors) == (2, "", True)
+    unwritable = ("--output", str(tmp_path / "none" / "out"))
+    code, output, errors = headwise("evaluate", str(trained_run), *files(test_set), *unwritable)
+    assert (code, output) == (2, "")
+    assert "none/out: cannot write the translations: No such file" in errors
     code, _, errors = headwise(
         "evaluate",
         str(trained_run),

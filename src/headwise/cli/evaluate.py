@@ -76,7 +76,7 @@ def evaluate(
 ) -> None:
     """Translate a test set with one run or several, and score it."""
     from headwise.cli.watch import watch
-    from headwise.errors import RequestError
+    from headwise.errors import DataError, RequestError
     from headwise.evaluation import read_corpus, read_tsv_corpus
     from headwise.files import write_output
     from headwise.workflows.evaluate import evaluate as evaluate_runs
@@ -89,6 +89,9 @@ def evaluate(
         sources, texts = read_corpus(source, references)
     else:
         raise click.UsageError("give the test set with --src and --ref, or with --tsv")
+    for number, text in enumerate(sources, start=1):
+        if "\0" in text:
+            raise DataError(f"{tsv or source}:{number}: a NUL character: remove it")
     with watch() as watcher:
         evaluation = evaluate_runs(
             runs,
