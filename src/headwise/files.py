@@ -1,5 +1,6 @@
 """Files that are whole or not there: written aside, flushed to disk, and only then renamed."""
 
+import errno
 import os
 import re
 import shutil
@@ -44,6 +45,19 @@ def write_output(path: Path, content: bytes) -> None:
         path.write_bytes(content)
     else:
         replace_file(path.resolve(), content)
+
+
+def open_in_place(path: Path | str, flags: int) -> int:
+    """Open a file of a directory that may come from anybody: itself, and without waiting.
+
+    Not what a link points to, which may be anywhere, nor when somebody comes to a pipe's other end.
+    """
+    try:
+        return os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "it is a link", str(path)) from error
+        raise
 
 
 @contextmanager

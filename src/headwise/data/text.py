@@ -261,7 +261,7 @@ class _Xz(io.RawIOBase):
     def __init__(self, path: Path) -> None:
         self._file = path.open("rb")
         self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
-        self._is_begun = False  # Whether any of the stream has come.
+        self._is_between = False  # Whether one stream has ended, and none begun since.
 
     def readable(self) -> bool:
         return True
@@ -269,27 +269,23 @@ class _Xz(io.RawIOBase):
     def readinto(self, buffer: Any) -> int:
         content = b""
         while not content:
+            packed = b""
             if self._stream.eof:
-                left = self._stream.unused_data
+                packed = self._stream.unused_data
                 self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
-                self._is_begun = False
-            else:
-                left = b""
-            if not self._is_begun:
-                # Between streams there may be zeros.
-                left = left.lstrip(b"\0")
-            if self._stream.needs_input and not left:
-                left = self._file.read(io.DEFAULT_BUFFER_SIZE)
-                if not left:
-                    if self._is_begun:
-                        raise EOFError("the file ends in the middle of its compressed text")
-                    return 0
-                if not self._is_begun:
-                    left = left.lstrip(b"\0")
-                    if not left:
-                        continue
-            self._is_begun = True
-            content = self._stream.decompress(left, len(buffer))
+                self._is_between = True
+            if not packed and self._stream.needs_input:
+                packed = self._file.read(io.DEFAULT_BUFFER_SIZE)
+                if not packed:
+                    if self._is_between:
+                        return 0
+                    raise EOFError("the file ends in the middle of its compressed text")
+            if self._is_between:
+                packed = packed.lstrip(b"\0")  # There may be zeros between streams.
+                if not packed:
+                    continue
+                self._is_between = False
+            content = self._stream.decompress(packed, len(buffer))
         buffer[: len(content)] = content
         return len(content)
 

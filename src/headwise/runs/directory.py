@@ -12,7 +12,6 @@ environment.json              what each session ran on
 report.html                   all of it on one page (headwise.workflows.report)
 """
 
-import errno
 import fcntl
 import json
 import os
@@ -26,7 +25,7 @@ from typing import Any, BinaryIO
 from headwise.config import Config
 from headwise.data import Subwords, load_subwords
 from headwise.errors import CheckpointError, ConfigError
-from headwise.files import remove_abandoned, restore_replaced
+from headwise.files import open_in_place, remove_abandoned, restore_replaced
 from headwise.recipes import load_recipe
 
 _STEP_NAME = re.compile(r"step-(\d{8,15})")
@@ -130,16 +129,10 @@ class RunDirectory:
 
 
 def _opened_to_lock(path: Path) -> BinaryIO:
-    """Open the file of a lock: one of the run's own, of which nothing is changed."""
     try:
-        # Neither through a link to somewhere else, nor waiting for who is at a pipe's other end.
-        handle = os.open(
-            path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, 0o666
-        )
+        return open(open_in_place(path, os.O_RDWR | os.O_CREAT), "rb")
     except OSError as error:
-        reason = "it is a link" if error.errno == errno.ELOOP else error.strerror
-        raise CheckpointError(f"{path}: cannot be locked: {reason}") from error
-    return open(handle, "rb")
+        raise CheckpointError(f"{path}: cannot be locked: {error.strerror}") from error
 
 
 def differences(theirs: Config, ours: Config) -> list[str]:

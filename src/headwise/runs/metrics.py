@@ -5,7 +5,6 @@ began) or "valid" (the whole validation text). Both have `step`, `epoch` (a frac
 middle of the second) and `minutes` of training.
 """
 
-import errno
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from headwise.errors import CheckpointError
-from headwise.files import replace_file
+from headwise.files import open_in_place, replace_file
 
 
 class MetricsFile:
@@ -33,12 +32,9 @@ class MetricsFile:
             before = [line for line in lines if isinstance(line, dict) and line["step"] <= step]
             replace_file(path, "".join(_as_line(line) for line in before).encode())
         try:
-            self._file = open(  # noqa: SIM115 - `close` does
-                path, "a", encoding="utf-8", opener=_not_through_a_link
-            )
+            self._file = open(path, "a", encoding="utf-8", opener=open_in_place)  # noqa: SIM115
         except OSError as error:
-            reason = "it is a link" if error.errno == errno.ELOOP else error.strerror
-            raise CheckpointError(f"{path}: cannot be written: {reason}") from error
+            raise CheckpointError(f"{path}: cannot be written: {error.strerror}") from error
 
     def add(self, values: Mapping[str, object]) -> None:
         """Append one line; readers see it at once."""
@@ -57,10 +53,6 @@ class MetricsFile:
         # What a full disk refused has been told already.
         with suppress(OSError):
             self._file.close()
-
-
-def _not_through_a_link(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:

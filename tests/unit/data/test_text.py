@@ -129,6 +129,7 @@ def test_a_file_that_cannot_be_read_is_named(write: Write, tmp_path: Path) -> No
         ("second-cut.xz", lzma.compress(lines) + lzma.compress(lines)[:40]),
         ("not.gz", b"plain text"),
         ("not.xz", b"plain text"),
+        ("empty.xz", b""),
         ("not.zst", b"plain text"),
     ):
         with pytest.raises(DataError, match=rf"{name}.*: cannot be read: \S"):
