@@ -24,6 +24,7 @@ from headwise.model import Transformer
 from headwise.serving.limits import Limits, RefusedError
 from headwise.serving.worker import (
     Add,
+    Alive,
     Done,
     Drop,
     Dropped,
@@ -69,7 +70,7 @@ def run(models: dict[str, Transformer]) -> Iterator[Callable[[Test], None]]:
     with Workers(2, models) as workers:
 
         async def inside(test: Test) -> None:
-            await workers.watch()
+            await workers.watch(hang_seconds=600)
             try:
                 await asyncio.wait_for(test(workers), 60)
             finally:
@@ -94,7 +95,8 @@ async def ends(search: WorkerSearch) -> dict[int, Any]:
 
 
 def begun(workers: Workers, settings: SearchSettings = FIRST, model: str = "tied") -> WorkerSearch:
-    return workers.search(model, settings, EXTRA if settings is FIRST else 10_000, lambda: None)
+    extra = EXTRA if settings is FIRST else 10_000
+    return workers.search(model, settings, extra, lambda: None, lambda number: "client")
 
 
 def test_they_find_what_the_engine_finds(run: Run, models: dict[str, Transformer]) -> None:
@@ -383,8 +385,10 @@ class Talk:
         self._connection.sendall(b"".join(map(packed, orders)))
 
     def receive(self) -> Any:
+        """Return the next news, but not that the worker is alive: how often depends on time."""
         while not self._news:
-            self._news += self._inbox.feed(self._connection.recv(7))
+            news = self._inbox.feed(self._connection.recv(7))
+            self._news += [each for each in news if not isinstance(each, Alive)]
         return self._news.pop(0)
 
 
@@ -417,11 +421,47 @@ def worker(many_files: None, models: dict[str, Transformer]) -> Iterator[Talk]:
     theirs.close()
 
 
+def added(key: SearchKey, sources: dict[int, list[int]], client: str = "client") -> Add:
+    return Add(key, sources, dict.fromkeys(sources, client))
+
+
+def test_a_client_with_little_is_served_before_one_with_much(worker: Talk) -> None:
+    hog, light = (SearchKey(n, "good", ENDLESS, 300) for n in (0, 1))
+    worker.send(added(hog, {n: [5] for n in range(100, 200)}, "hog"))
+    worker.send(added(light, {1: [5]}, "innocent"))
+    assert [number for number, _ in worker.receive().found] == [1]
+
+
+def test_a_worker_that_hangs_is_killed_and_replaced(run: Run) -> None:
+    async def test(workers: Workers) -> None:
+        first, second = workers._workers
+        hung = first.process
+        hung.send_signal(signal.SIGSTOP)
+        search = begun(workers)
+        search.add({1: [5] * 9})
+        assert len(first.under_way) == 1
+        workers.kill_silent(600)
+        assert hung.poll() is None, "it may only be slow"
+        for worker in (first, second):
+            worker.heard_at -= 1000
+        workers.kill_silent(600)
+        await until(lambda: search.is_ready)
+        with pytest.raises(LostError, match="1 sentences were lost"):
+            search.advance()
+        assert hung.wait(10) == -signal.SIGKILL
+        await until(lambda: workers.num_ready == 2)
+        assert first.process is not hung
+        assert await found_for(workers, {1: [5], 2: [6], 3: [7]}) == [1, 2, 3]
+        assert second.process.poll() is None, "one with nothing to do is idle, not silent"
+
+    run(test)
+
+
 def test_a_search_that_fails_fails_alone(worker: Talk) -> None:
-    good, bad = (SearchKey(name, FIRST, EXTRA) for name in ("good", "bad"))
-    worker.send(Add(bad, {1: [5], 2: [6]}))
+    good, bad = (SearchKey(0, name, FIRST, EXTRA) for name in ("good", "bad"))
+    worker.send(added(bad, {1: [5], 2: [6]}))
     assert worker.receive() == Failed([1, 2])
-    worker.send(Add(good, {4: [5], 5: [6], 6: [7]}), Drop([5]))
+    worker.send(added(good, {4: [5], 5: [6], 6: [7]}), Drop([5]))
     found: list[int] = []
     while len(found) < 2:
         news = worker.receive()
@@ -433,8 +473,8 @@ def test_a_search_that_fails_fails_alone(worker: Talk) -> None:
 
 
 def test_of_a_search_under_way_some_are_given_up(worker: Talk) -> None:
-    endless = SearchKey("good", ENDLESS, 1000)
-    worker.send(Add(endless, {1: [5], 2: [6], 3: [7]}), Add(SearchKey("good", FIRST, 1), {4: [5]}))
+    endless, short = SearchKey(0, "good", ENDLESS, 1000), SearchKey(1, "good", FIRST, 1)
+    worker.send(added(endless, {1: [5], 2: [6], 3: [7]}), added(short, {4: [5]}))
     assert [number for number, _ in worker.receive().found] == [4], "steps were taken"
     worker.send(Drop([1, 3]))
     assert worker.receive() == Dropped([1, 3])

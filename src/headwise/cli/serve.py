@@ -72,6 +72,26 @@ def _origin(given: str) -> str:
     help="Sentences that may wait for a model.",
 )
 @click.option(
+    "--max-cost",
+    type=click.IntRange(min=1),
+    default=Limits.cost,
+    show_default=True,
+    help="Sentences x beam x longest output of one request.",
+)
+@click.option(
+    "--max-requests",
+    type=click.IntRange(min=1),
+    default=Limits.requests,
+    show_default=True,
+    help="At once, of one client: a key, else an address.",
+)
+@click.option(
+    "--rate",
+    metavar="CHARACTERS",
+    type=click.IntRange(min=1),
+    help="A minute, of one client.  [default: any number]",
+)
+@click.option(
     "--deadline",
     type=click.FloatRange(min=0, min_open=True),
     default=Limits.deadline,
@@ -98,6 +118,9 @@ def serve(
     origins: tuple[str, ...],
     max_characters: int,
     max_queue: int,
+    max_cost: int,
+    max_requests: int,
+    rate: int | None,
     deadline: float,
     checkpoint: str | None,
     engine: "EngineName",
@@ -133,7 +156,14 @@ def serve(
     from headwise.serving.server import serve as run_server
     from headwise.workflows.serve import load_served, searched_by_workers
 
-    limits = Limits(characters=max_characters, queue=max_queue, deadline=deadline)
+    limits = Limits(
+        characters=max_characters,
+        queue=max_queue,
+        cost=max_cost,
+        requests=max_requests,
+        rate=rate,
+        deadline=deadline,
+    )
     with until_nothing_computes(), listen(host, port) as listener, ExitStack() as stack:
         models = computer.call(
             lambda: load_served(

@@ -182,7 +182,7 @@ def is_done(beams: Beams, settings: SearchSettings) -> Tensor:
 
 
 def finished(beams: Beams, row: int, settings: SearchSettings) -> list[Hypothesis]:
-    """Return the best finished hypotheses of a sentence."""
+    """Return the best finished hypotheses of a sentence; none where the model computed NaN."""
     found = []
     for rank in range(settings.nbest):
         score = float(beams.finished_scores[row, rank])
@@ -191,16 +191,14 @@ def finished(beams: Beams, row: int, settings: SearchSettings) -> list[Hypothesi
         tokens = beams.finished_tokens[row, rank].tolist()
         ids = tuple(token for token in tokens if token != Vocab.pad)
         found.append(Hypothesis(ids, float(beams.finished_log_probs[row, rank]), score))
-    if not found:
-        raise not_numbers()
     return found
 
 
-def not_numbers() -> CheckpointError:
-    """Say that a model can have no outputs."""
+def nan_logits() -> CheckpointError:
+    """Return the error for a model without any output."""
     return CheckpointError(
-        "what the model computes is not a number: its weights are damaged or its training has "
-        "diverged: use another checkpoint"
+        "the model's logits are NaN: its weights are damaged or its training has diverged: "
+        "use another checkpoint"
     )
 
 

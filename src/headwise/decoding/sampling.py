@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from headwise.config import Vocab
-from headwise.decoding.beam import Hypothesis, not_numbers
+from headwise.decoding.beam import Hypothesis, nan_logits
 from headwise.decoding.settings import S, Step
 
 
@@ -60,7 +60,7 @@ def sample(
             if rest.shape[0]:
                 state = state.select(rest)
     if any(map(math.isnan, log_probs)):
-        raise not_numbers()
+        raise nan_logits()
     return [
         Hypothesis(tuple(row), total, total) for row, total in zip(tokens, log_probs, strict=True)
     ]

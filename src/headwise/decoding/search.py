@@ -7,11 +7,22 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from headwise.decoding.beam import Beams, Hypothesis, advance, finished, is_done, start
+from headwise.decoding.beam import (
+    Beams,
+    Hypothesis,
+    advance,
+    finished,
+    is_done,
+    nan_logits,
+    start,
+)
 from headwise.decoding.settings import S, SearchSettings, Step
 
 Found = list[tuple[int, list[Hypothesis]]]
-"""Sentences that are done, by their numbers, each with its best outputs, best first."""
+"""Sentences that are done, by their numbers, each with its best outputs, best first.
+
+One without outputs is one for which the model computed NaN.
+"""
 
 
 _MOST_IDLE = 0.25
@@ -79,7 +90,11 @@ class BeamSearch(Generic[S]):
             (int(beams.sentences[row]), finished(beams, row, self._settings))
             for row in torch.nonzero(done).flatten().tolist()
         ]
-        self._under_way = self._with_few_idle(*_rest(beams, state, done))
+        # The caches of a NaN sentence must leave with it: a masked NaN is still NaN, and a sentence
+        # that takes over the row would compute with it.
+        has_nan = bool(beams.log_probs[done].isnan().any())
+        most_idle = 0.0 if has_nan else _MOST_IDLE
+        self._under_way = self._with_few_idle(*_rest(beams, state, done), most_idle)
         self._size -= len(found)
         return found
 
@@ -106,12 +121,14 @@ class BeamSearch(Generic[S]):
         rows = torch.arange(sentences.shape[0], device=sentences.device)
         return state.select(rows.repeat_interleave(width), width)
 
-    def _with_few_idle(self, beams: Beams, state: S) -> tuple[Beams, S] | None:
+    def _with_few_idle(
+        self, beams: Beams, state: S, most_idle: float = _MOST_IDLE
+    ) -> tuple[Beams, S] | None:
         """Return the search with few of its rows idle; None where all are."""
         size, rest = beams.sentences.shape[0], torch.nonzero(~beams.idle).flatten()
         if not rest.shape[0]:
             return None
-        if size - rest.shape[0] <= _MOST_IDLE * size:
+        if size - rest.shape[0] <= most_idle * size:
             return beams, state
         return beams.select(rest), state.select(self._rows_of(rest), self._settings.beam)
 
@@ -163,4 +180,6 @@ def beam_search(
     found: Found = []
     while search:
         found += search.advance()
+    if not all(hypotheses for _, hypotheses in found):
+        raise nan_logits()
     return [hypotheses for _, hypotheses in sorted(found, key=lambda each: each[0])]

@@ -81,6 +81,23 @@ class Transformer(nn.Module):
         )
         return hidden
 
+    def cross_attention(self, src: Tensor, tgt_in: Tensor, layer: int) -> Tensor:
+        """Return the attention over the source [B, H, T, S] of one decoder layer.
+
+        Later layers are not computed, and the weights of earlier ones are not kept: a `Trace` of
+        the same pair holds 3 * num_layers such tensors.
+        """
+        allowed = Allowed(keys=real_keys(src, self.vocab.pad))
+        memory = self.encode(src, allowed)
+        x = self._embed(tgt_in, self.target_embedding, self.target_positions(0, tgt_in.shape[1]))
+        trace = StackTrace()
+        for number, each in enumerate(self.decoder.layers[: layer + 1]):
+            is_last = number == layer
+            remembered = each.remember(memory, allowed)  # type: ignore[operator]
+            x = each(x, Allowed(causal=True), remembered, trace=trace if is_last else None)
+        (weights,) = trace.cross_attention
+        return weights
+
     def encode(self, src: Tensor, allowed: Allowed, trace: Trace | None = None) -> Tensor:
         """Return the encoder's output, the memory [B, S, D]."""
         memory: Tensor = self.encoder(

@@ -66,17 +66,22 @@ def status_routes(service: Service) -> APIRouter:
     """Make the routes for those who look after the server."""
     router = APIRouter(tags=["Status"])
 
-    @router.get("/healthz", summary="Whether the server is alive", responses=ERRORS)
-    async def health() -> Status:
-        return Status(status="alive")
+    @router.get(
+        "/healthz", summary="Whether the server works", response_model=Status, responses=ERRORS
+    )
+    async def health() -> Response:
+        if service.is_healthy:
+            return JSONResponse({"status": "alive"})
+        return problem(503, f"what computes hangs or has crashed: {_reasons(service)}")
 
     @router.get(
         "/readyz", summary="Whether requests are taken", response_model=Status, responses=ERRORS
     )
     async def ready() -> Response:
-        if service.is_ready:
-            return JSONResponse({"status": "ready"})
-        return problem(503, "not ready: starting, stopping, or without one of its models")
+        if not service.is_ready or not service.is_healthy:
+            return problem(503, f"not ready: {_reasons(service)}")
+        broken = service.broken()
+        return JSONResponse({"status": "ready"} | ({"broken": broken} if broken else {}))
 
     @router.get(
         "/metrics",
@@ -90,13 +95,22 @@ def status_routes(service: Service) -> APIRouter:
     return router
 
 
+def _reasons(service: Service) -> str:
+    """Say what is wrong, for those who look after the server."""
+    if not service.is_accepting:
+        return "starting or stopping"
+    broken = [f"{name} {reason}" for name, reason in service.broken().items()]
+    return ", ".join(broken) or "the thread that computes"
+
+
 async def _attention(service: Service, asked: AttentionRequest, request: Request) -> Response:
     model = service.models.find(asked.model, asked.source, asked.target)
     request.state.facts.update(model=model.name, characters=len(asked.q))
     if not model.translator.can_align:
         raise RefusedError(400, "attention needs the torch engine, and this model has another")
-    (translation,) = await service.translate(model, [asked.q])
-    records, left_out = await service.attention(model, translation)
+    client = request.state.client
+    (translation,) = await service.translate(model, [asked.q], client)
+    records, left_out = await service.attention(model, translation, client)
     # Made by us, and large: checking every number once more would take longer than all the rest.
     return JSONResponse(
         {
@@ -115,9 +129,11 @@ async def _translate(
     request.state.facts.update(model=model.name, characters=sum(map(len, texts)))
     if asked.alignment and not model.translator.can_align:
         raise RefusedError(400, "alignment needs the torch engine, and this model has another")
+    client = request.state.client
     translations = await service.translate(
         model,
         texts,
+        client,
         beam=asked.beam,
         alpha=asked.alpha,
         nbest=asked.nbest,
@@ -126,7 +142,7 @@ async def _translate(
     )
     answers = [TextAnswer.of(translation) for translation in translations]
     if asked.alignment:
-        links = await service.alignments(model, translations)
+        links = await service.alignments(model, translations, client)
         for answer, alignment in zip(answers, links, strict=True):
             answer.alignment = alignment
     if asked.token_scores:
@@ -134,7 +150,7 @@ async def _translate(
         whole = [each.parts or (each,) for each in translations]
         sentences = [sentence for parts in whole for sentence in parts]
         shown = [part for answer in answers for part in answer.parts or [answer]]
-        found = await service.token_log_probs(model, sentences)
+        found = await service.token_log_probs(model, sentences, client)
         for part, log_probs in zip(shown, found, strict=True):
             part.token_log_probs = log_probs
     return TranslateAnswer(model=model.name, translations=answers)

@@ -1,87 +1,127 @@
-"""Sentences of many callers, searched together.
+"""Sentences of many clients, searched together.
 
-A model searches for all its sentences at once, a step at a time. Those that come join after one of
-the next steps, and those that are done leave and are answered: so nobody waits for a batch to fill,
-nor for the rest of one to end. The reasons are in docs/decisions/0011-serving.md.
+A model searches for all its sentences at once, a step at a time. New sentences join after one of
+the next steps; those that are done leave and are answered. So no request waits for a batch to fill,
+nor for the rest of one to end.
+
+Sentences are taken from the queue round-robin by client. A client with much under way is searched
+apart from those with little ("bulk"), and of the searches that are ready, the one with the client
+that has had least compute time takes the next step: a short request is served within a few steps,
+whatever others have queued. The reasons are in docs/decisions/0011-serving.md.
 """
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import count
-from math import ceil
+from math import ceil, inf
 from typing import Any
 
 from headwise.decoding import Found, Hypothesis, SearchSettings
 from headwise.serving.compute import Driver
+from headwise.serving.fairness import FairQueue, Ticket
 from headwise.serving.limits import Limits, RefusedError
+from headwise.serving.logs import log_error
 from headwise.serving.metrics import Metrics
 from headwise.tasks.engine import LostError, OngoingSearch
 
-BeginSearch = Callable[[SearchSettings, Callable[[], None]], OngoingSearch]
+ClientOf = Callable[[int], str]
+BeginSearch = Callable[[SearchSettings, Callable[[], None], ClientOf], OngoingSearch]
+"""Begins a search with some settings. It is told what to call once it is ready by itself, and how
+to find out which client a sentence is for."""
 
 _MOST_SENTENCES = 128
 _MOST_TOKENS = 16_384
 """What a search may have under way: sentences, and tokens: of their hypotheses' sources, and of
 their sources alone if all were as long as the longest."""
 
-_MOST_SEARCHES = 4
-"""How many searches, each with settings of its own, may be under way."""
+_LIGHT_SENTENCES = 8
+_LIGHT_TOKENS = 2048
+"""What a client may have waiting and under way before its sentences are searched in bulk:
+sentences, and tokens of their hypotheses' sources."""
+
+_MOST_SEARCHES = 2
+"""How many searches may be under way, in bulk and not, with settings that are not the model's own.
+The model's own settings have a search of each kind reserved."""
 
 _LOOK_SECONDS = 0.005
-"""How often a search that accepts nobody is asked again."""
+"""How often a search that accepts no sentences is asked again."""
 
 
-@dataclass(eq=False)
-class Ticket:
-    """One caller's sentences."""
+@dataclass(frozen=True)
+class Source:
+    """A sentence to translate, given as ids, and how to search."""
+
+    ids: list[int]
+    settings: SearchSettings
+
+    @property
+    def tokens(self) -> int:
+        """How much of a search it takes."""
+        return (len(self.ids) + 1) * self.settings.beam
+
+
+SearchTicket = Ticket[Source, list[Hypothesis]]
+
+
+@dataclass(frozen=True)
+class _Lane:
+    """What sentences that are searched together have in common."""
 
     settings: SearchSettings
-    future: asyncio.Future[list[list[Hypothesis]]]
-    results: list[list[Hypothesis]]
-    missing: int
-    """How many sentences have no result yet."""
-    wanted: bool = True
+    is_bulk: bool
 
 
 @dataclass(frozen=True, eq=False)
 class _Sentence:
-    ticket: Ticket
+    ticket: SearchTicket
     place: int
-    ids: list[int]
-
-    @property
-    def tokens(self) -> int:
-        return (len(self.ids) + 1) * self.ticket.settings.beam
+    source: Source
 
 
 @dataclass(eq=False)
 class _Running:
-    """A search and those who wait for it."""
+    """A search, its sentences, and how many tokens of them are each client's."""
 
     search: OngoingSearch
-    sentences: dict[int, _Sentence] = field(default_factory=dict)
-    tokens: int = 0
+    sentences: dict[int, _Sentence]
+    tokens: Counter[str] = field(default_factory=Counter)
+    turn: int = 0
+    """When it was last its turn."""
 
-    def has_room(self, sentence: _Sentence, shares: int) -> bool:
+    def has_room(self, source: Source, shares: int) -> bool:
         size, most_tokens = len(self.sentences), _MOST_TOKENS * shares
         if not size:
             return True
-        if size >= _MOST_SENTENCES * shares or self.tokens + sentence.tokens > most_tokens:
+        tokens = self.tokens.total() + source.tokens
+        if size >= _MOST_SENTENCES * shares or tokens > most_tokens:
             return False
-        longest = max(len(each.ids) for each in (sentence, *self.sentences.values()))
-        return (size + 1) * (longest + 1) <= most_tokens
+        longest = max(len(each.source.ids) for each in self.sentences.values())
+        return (size + 1) * (max(longest, len(source.ids)) + 1) <= most_tokens
 
     def enter(self, number: int, sentence: _Sentence) -> None:
         self.sentences[number] = sentence
-        self.tokens += sentence.tokens
+        self.tokens[sentence.ticket.client] += sentence.source.tokens
 
     def leave(self, number: int) -> _Sentence:
         sentence = self.sentences.pop(number)
-        self.tokens -= sentence.tokens
+        client = sentence.ticket.client
+        self.tokens[client] -= sentence.source.tokens
+        if not self.tokens[client]:
+            del self.tokens[client]
         return sentence
+
+
+class _Start(Enum):
+    """When a sentence that waits can start."""
+
+    NOW = 0
+    SOON = 1
+    LATER = 2
+    """Once a search has room or ends."""
 
 
 class Batcher:
@@ -99,203 +139,321 @@ class Batcher:
         metrics: Metrics,
         driver: Driver,
         *,
+        default: SearchSettings | None = None,
         shares: Callable[[], int] = lambda: 1,
     ) -> None:
-        """Take `shares` times as much at once as one that searches should have under way."""
+        """Take `shares` times as much at once as a single process should have under way.
+
+        `default` are the settings that a search is reserved for.
+        """
         self._search, self._limits, self._driver = search, limits, driver
+        self._default = default or SearchSettings()
         self._shares = shares
-        self._waiting: deque[_Sentence] = deque()
+        self._queue: FairQueue[Source, list[Hypothesis]] = FairQueue()
+        self._pending: dict[str, Counter[str]] = {}
+        """Sentences and tokens of each client, waiting and under way."""
         self._has_unwanted = False  # Whether sentences under way are to be given up.
-        self._running: dict[SearchSettings, _Running] = {}
-        self._numbers = count()
+        self._running: dict[_Lane, _Running] = {}
+        self._numbers, self._turns = count(), count()
         self._answers: list[tuple[asyncio.Future[Any], Any]] = []
         self._speed = _Speed()
         self._done = 0  # Sentences, in this turn.
         self._busy_since: float | None = None
+        self._progress_at = time.monotonic()
         self._given_up = metrics.given_up.labels(name)
         self._batches = metrics.batches.labels(name)
         self._seconds = metrics.search_seconds.labels(name)
         self._tokens = metrics.source_tokens.labels(name)
-        metrics.waiting.labels(name).set_function(lambda: len(self._waiting))
+        self._failed_turns = metrics.failed_turns.labels(name)
+        metrics.waiting.labels(name).set_function(lambda: len(self._queue))
 
     def start(self) -> None:
-        """Take note of the event loop that will submit, and is to be told the results; begin."""
+        """Remember the event loop that submits and is told the results; begin."""
         self._loop = asyncio.get_running_loop()
         self._driver.add(self)
 
     @property
     def is_alive(self) -> bool:
-        """Whether it has begun, and not come to a bad end."""
+        """Whether it has been started, and not closed."""
         return self._driver.has(self)
+
+    @property
+    def stalled_seconds(self) -> float:
+        """For how long sentences have been under way without a step or a result."""
+        return time.monotonic() - self._progress_at if self._running else 0.0
 
     def close(self, seconds: float) -> None:
         """End; wait so long for the step that is under way."""
         self._driver.remove(self, seconds)
 
-    def check_room(self, sentences: int = 1) -> None:
-        """Raise RefusedError where more sentences would have to wait than may.
-
-        What is more than the whole queue has its turn when nothing else waits.
-        """
-        waiting = len(self._waiting)
-        if waiting and waiting + sentences > self._limits.queue:
-            seconds = self._speed.seconds_for(waiting)
+    def check_room(self, client: str, sentences: int = 1) -> None:
+        """Raise RefusedError where a client would have more sentences waiting than its share."""
+        if not self._queue.has_room(client, sentences, self._limits.queue):
+            seconds = self._speed.seconds_for(len(self._queue))
             raise RefusedError(
                 429,
                 "too many sentences are waiting to be translated: try again in a moment",
                 retry_after=max(1, min(60, ceil(seconds))),
             )
 
-    def submit(self, sources: list[list[int]], settings: SearchSettings) -> Ticket:
+    def submit(
+        self, sources: Iterable[list[int]], settings: SearchSettings, client: str = ""
+    ) -> SearchTicket:
         """Put sentences into the queue; the ticket's future has what is found for them."""
-        ticket = Ticket(
-            settings, self._loop.create_future(), [[] for _ in sources], missing=len(sources)
-        )
-        if not sources:
+        items = [Source(ids, settings) for ids in sources]
+        ticket: SearchTicket = Ticket.of(client, items, self._loop.create_future())
+        if not items:
             ticket.future.set_result([])
             return ticket
         with self._driver.changed:
-            self.check_room(len(sources))
-            self._waiting.extend(_Sentence(ticket, n, ids) for n, ids in enumerate(sources))
+            self.check_room(client, len(items))
+            self._driver.shares.wake(client)
+            pending = self._pending.setdefault(client, Counter())
+            pending["sentences"] += len(items)
+            pending["tokens"] += sum(item.tokens for item in items)
+            self._queue.add(ticket)
             self._driver.wake()
         return ticket
 
-    def drop(self, ticket: Ticket) -> None:
+    def drop(self, ticket: SearchTicket) -> None:
         """Give up what is left of a ticket: what waits never starts, what is searched ends soon."""
         with self._driver.changed:
-            if not ticket.missing:
+            if not ticket.missing or not ticket.wanted:
                 return
             ticket.wanted = False
-            kept = [sentence for sentence in self._waiting if sentence.ticket is not ticket]
-            self._has_unwanted |= ticket.missing > len(self._waiting) - len(kept)
+            waiting = self._queue.remove(ticket)
+            self._settle(ticket.client, waiting)
+            self._has_unwanted |= ticket.missing > len(waiting)
             self._given_up.inc(ticket.missing)
-            self._waiting = deque(kept)
             self._driver.wake()
 
     def due(self) -> float | None:
         """Return when there is something to do: at once (0), in some seconds, or when told."""
         if self._has_unwanted or any(each.search.is_ready for each in self._running.values()):
             return 0
-        soonest, shares = None, self._shares()
-        seen = set()
-        for sentence in self._waiting:
-            settings = sentence.ticket.settings
-            if settings in seen:
-                continue
-            seen.add(settings)
-            running = self._running.get(settings)
-            if running is None:
-                # Where there are too many searches, whoever comes later waits as well.
-                return 0 if len(self._running) < _MOST_SEARCHES else soonest
-            if running.has_room(sentence, shares):
-                if running.search.accepts(len(self._waiting)):
-                    return 0
-                soonest = _LOOK_SECONDS
-        return soonest
+        starts = [start for _, _, start in self._starts()]
+        if _Start.NOW in starts:
+            return 0
+        return _LOOK_SECONDS if _Start.SOON in starts else None
+
+    def used(self) -> float:
+        """Return the least compute time of the clients that something can be done for."""
+        return min(self._next_lanes(self._starts()).values(), default=-inf)
 
     def turn(self) -> None:
-        """Let newcomers join, and take one step in every search."""
+        """Let sentences join one of the searches, and take a step of it."""
         try:
             self._turn()
-        except Exception as error:  # A mistake of ours: nothing is going to be done any more.
+        except Exception as error:
+            # A bug: these requests fail, and the model goes on with the next ones.
             with self._driver.changed:
-                sentences = [*self._waiting]
-                for running in self._running.values():
-                    sentences += running.sentences.values()
-                self._fail(sentences, error)
-            raise
+                self._reset(error)
+            self._failed_turns.inc()
+            log_error("a turn has failed")
         finally:
             self._hand_over()
 
     def _turn(self) -> None:
+        self._done = 0
         with self._driver.changed:
             self._has_unwanted = False
-            newcomers = self._newcomers()
-        self._done = 0
-        for settings, running in list(self._running.items()):
+            self._drop_unwanted()
+            starts = self._starts()
+            lanes = self._next_lanes(starts)
+            lane = min(lanes, key=lambda each: (lanes[each], self._turn_of(each)), default=None)
+            starting = [each for each in starts if each[1:] == (lane, _Start.NOW)]
+            newcomers = {}
+            if lane is not None and starting:
+                newcomers = self._newcomers(lane, [ticket for ticket, _, _ in starting])
+        if lane is not None and (running := self._running.get(lane)) is not None:
             try:
-                self._go_on(running, newcomers.get(settings, {}))
+                self._go_on(running, newcomers)
             except Exception as error:  # Whatever it is, it is this search's: others go on.
-                self._fail(running.sentences.values(), error)
-                del self._running[settings]
-            else:
-                # What nobody wants any more may still be under way.
-                if not running.sentences and not running.search:
-                    del self._running[settings]
+                log_error("a search has failed")
+                self._end(lane, error)
+        for each, running in list(self._running.items()):
+            # A search that cannot be interrupted goes on with sentences that were given up.
+            if not running.sentences and not running.search:
+                del self._running[each]
         self._note_busy()
         self._speed.note(self._done, is_busy=bool(self._running))
 
-    def _fail(self, sentences: Iterable[_Sentence], error: Exception) -> None:
-        """Have the callers of some sentences told what went wrong."""
-        tickets = {sentence.ticket for sentence in sentences}
-        self._answers += [(ticket.future, error) for ticket in tickets]
+    def _turn_of(self, lane: _Lane) -> int:
+        """Return when it was last a search's turn: a client's own searches take turns."""
+        running = self._running.get(lane)
+        return -1 if running is None else running.turn
 
-    def _newcomers(self) -> dict[SearchSettings, dict[int, _Sentence]]:
-        """Take from the queue, in its order, what can begin now."""
-        newcomers: dict[SearchSettings, dict[int, _Sentence]] = {}
+    def _lane(self, ticket: SearchTicket, source: Source) -> _Lane:
+        """Return which search a sentence belongs to now: its client's load decides."""
+        load = self._pending[ticket.client]
+        is_bulk = load["sentences"] > _LIGHT_SENTENCES or load["tokens"] > _LIGHT_TOKENS
+        return _Lane(source.settings, is_bulk)
+
+    def _starts(self) -> list[tuple[SearchTicket, _Lane, _Start]]:
+        """Return when the next sentence of each request that waits can start."""
+        heads: dict[tuple[str, _Lane], tuple[SearchTicket, Source]] = {}
+        for ticket, source in self._queue.heads():
+            heads.setdefault((ticket.client, self._lane(ticket, source)), (ticket, source))
+        # Where a request waits for one of the few searches with other settings to end, none of
+        # them takes new sentences, so that one does end.
+        ending = {
+            lane.is_bulk
+            for _, lane in heads
+            if lane not in self._running and not self._may_begin(lane)
+        }
         shares = self._shares()
-        left: list[_Sentence] = []
-        closed: set[SearchSettings] = set()
-        while self._waiting:
-            sentence = self._waiting.popleft()
-            settings = sentence.ticket.settings
-            if settings in closed:
-                left.append(sentence)
-                continue
-            running = self._running.get(settings)
-            if running is None:
-                if len(self._running) >= _MOST_SEARCHES:
-                    # Nobody overtakes it, so that one of those searches comes to its end.
-                    left.append(sentence)
-                    break
-                try:
-                    search = self._search(settings, self._driver.wake)
-                except Exception as error:  # It concerns nobody else.
-                    self._fail([sentence], error)
-                    continue
-                running = self._running[settings] = _Running(search)
-            # Most often, all who wait want the same settings.
-            number_waiting = 1 + len(self._waiting)
-            may_join = settings in newcomers or running.search.accepts(number_waiting)
-            if not may_join or not running.has_room(sentence, shares):
-                # Those after it might find room, again and again, and it never would.
-                closed.add(settings)
-                left.append(sentence)
-            else:
-                number = next(self._numbers)
-                newcomers.setdefault(settings, {})[number] = sentence
-                running.enter(number, sentence)
-        self._waiting.extendleft(reversed(left))
+        return [
+            (ticket, lane, self._start_of(lane, source, shares, ending))
+            for (_, lane), (ticket, source) in heads.items()
+        ]
+
+    def _start_of(self, lane: _Lane, source: Source, shares: int, ending: set[bool]) -> _Start:
+        running = self._running.get(lane)
+        if running is None:
+            return _Start.NOW if self._may_begin(lane) else _Start.LATER
+        if self._is_other(lane) and lane.is_bulk in ending:
+            return _Start.LATER
+        if not running.has_room(source, shares):
+            return _Start.LATER
+        return _Start.NOW if running.search.accepts(len(self._queue)) else _Start.SOON
+
+    def _is_other(self, lane: _Lane) -> bool:
+        return lane.settings != self._default
+
+    def _may_begin(self, lane: _Lane) -> bool:
+        if not self._is_other(lane):
+            return True
+        others = [each for each in self._running if self._is_other(each)]
+        return sum(each.is_bulk == lane.is_bulk for each in others) < _MOST_SEARCHES
+
+    def _next_lanes(
+        self, starts: Iterable[tuple[SearchTicket, _Lane, _Start]]
+    ) -> dict[_Lane, float]:
+        """Return where something can be done, with the least compute time of a client there."""
+        clients: dict[_Lane, set[str]] = {}
+        for lane, running in self._running.items():
+            if running.search.is_ready:
+                clients[lane] = set(running.tokens)
+        for ticket, lane, start in starts:
+            if start is _Start.NOW:
+                clients.setdefault(lane, set()).add(ticket.client)
+        shares = self._driver.shares
+        # In a search that is ready, all sentences may have been given up.
+        return {lane: shares.least(names) if names else -inf for lane, names in clients.items()}
+
+    def _newcomers(self, lane: _Lane, starting: list[SearchTicket]) -> dict[int, _Sentence]:
+        """Take from the queue what can join a search now; begin it if there is none yet.
+
+        `starting` are requests of which something can.
+        """
+        running = self._running.get(lane)
+        if running is None:
+            sentences: dict[int, _Sentence] = {}
+            try:
+                search = self._search(
+                    lane.settings, self._driver.wake, lambda number: sentences[number].ticket.client
+                )
+            except Exception as error:  # Out of memory, say: these requests fail, others go on.
+                log_error("a search cannot begin")
+                for ticket in starting:
+                    self._give_up(ticket, error)
+                return {}
+            running = self._running[lane] = _Running(search, sentences)
+            self._progress_at = time.monotonic()
+        newcomers: dict[int, _Sentence] = {}
+        shares = self._shares()
+
+        def starts(ticket: SearchTicket, place: int, source: Source) -> bool | None:
+            if self._lane(ticket, source) != lane:
+                return False
+            if not running.has_room(source, shares):
+                # Shorter ones might find room, again and again, and this one never would.
+                return None
+            number = next(self._numbers)
+            newcomers[number] = _Sentence(ticket, place, source)
+            running.enter(number, newcomers[number])
+            return True
+
+        self._queue.take(starts)
         return newcomers
 
     def _go_on(self, running: _Running, newcomers: dict[int, _Sentence]) -> None:
-        """Take one step of a search."""
-        unwanted = [n for n, each in running.sentences.items() if not each.ticket.wanted]
-        running.search.drop(unwanted)
-        for number in unwanted:
-            running.leave(number)
-        joining = {n: each.ids for n, each in newcomers.items() if n in running.sentences}
-        if joining:
-            self._tokens.inc(sum(len(ids) + 1 for ids in joining.values()))
-            running.search.add(joining)
+        """Let sentences join a search, and take a step of it."""
+        began, running.turn = time.monotonic(), next(self._turns)
+        if newcomers:
+            self._tokens.inc(sum(len(each.source.ids) + 1 for each in newcomers.values()))
+            running.search.add({n: each.source.ids for n, each in newcomers.items()})
+        clients = dict(running.tokens)
         if running.search.is_ready:
             self._batches.observe(len(running.search))
             try:
                 self._take(running, running.search.advance())
             except LostError as lost:
                 for number, error in lost.errors.items():
-                    self._fail([running.leave(number)], error)
+                    self._lose(running, number, error)
+            self._progress_at = time.monotonic()
+        if clients:
+            with self._driver.changed:
+                self._driver.shares.charge(clients, time.monotonic() - began)
 
     def _take(self, running: _Running, found: Found) -> None:
         """Note what was found; a ticket that has everything is ready to be answered."""
         for number, hypotheses in found:
+            if not hypotheses:
+                self._lose(running, number, nan_refusal())
+                continue
             self._done += 1
-            sentence = running.leave(number)
+            sentence = self._leave(running, number)
             ticket = sentence.ticket
             ticket.results[sentence.place] = hypotheses
-            ticket.missing -= 1
             if not ticket.missing:
-                self._answers.append((ticket.future, ticket.results))
+                self._answers.append((ticket.future, ticket.in_order))
+
+    def _leave(self, running: _Running, number: int) -> _Sentence:
+        sentence = running.leave(number)
+        with self._driver.changed:
+            self._settle(sentence.ticket.client, [sentence.source])
+        return sentence
+
+    def _lose(self, running: _Running, number: int, error: Exception) -> None:
+        """Fail the request of a sentence; the rest of it is dropped by its caller."""
+        self._answers.append((self._leave(running, number).ticket.future, error))
+
+    def _drop_unwanted(self) -> None:
+        for running in self._running.values():
+            unwanted = [n for n, each in running.sentences.items() if not each.ticket.wanted]
+            if unwanted:
+                running.search.drop(unwanted)
+                for number in unwanted:
+                    self._leave(running, number)
+
+    def _settle(self, client: str, sources: Iterable[Source]) -> None:
+        """Note that sentences of a client neither wait nor are under way any more."""
+        for source in sources:
+            load = self._pending[client]
+            load["sentences"] -= 1
+            load["tokens"] -= source.tokens
+            if not load["sentences"]:
+                del self._pending[client]
+
+    def _end(self, lane: _Lane, error: Exception) -> None:
+        """End a search, and fail the requests that it had sentences of."""
+        running = self._running.pop(lane)
+        for number in list(running.sentences):
+            self._lose(running, number, error)
+
+    def _give_up(self, ticket: SearchTicket, error: Exception) -> None:
+        """Fail a request of which nothing can start."""
+        self._settle(ticket.client, self._queue.remove(ticket))
+        self._answers.append((ticket.future, error))
+
+    def _reset(self, error: Exception) -> None:
+        """Fail all requests, and begin anew."""
+        tickets = set(self._queue.clear())
+        for running in self._running.values():
+            tickets |= {sentence.ticket for sentence in running.sentences.values()}
+        self._answers += [(ticket.future, error) for ticket in tickets]
+        self._pending, self._running = {}, {}
 
     def _note_busy(self) -> None:
         """Count the time in which something is under way, here or wherever it is searched for."""
@@ -308,7 +466,7 @@ class Batcher:
         """Tell the event loop what there is to answer."""
         answers, self._answers = self._answers, []
         if answers:
-            self._driver.tell(self._loop, lambda: _resolve(answers))
+            self._driver.tell(self._loop, lambda: resolve(answers))
 
 
 @dataclass
@@ -336,7 +494,13 @@ class _Speed:
         return sentences / self.per_second if self.per_second else 1.0
 
 
-def _resolve(answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
+def nan_refusal() -> RefusedError:
+    """Return the answer to a request for which the model computed NaN."""
+    return RefusedError(500, "the model's logits are NaN for a sentence of this request")
+
+
+def resolve(answers: list[tuple[asyncio.Future[Any], Any]]) -> None:
+    """Tell futures their results or errors, unless they are cancelled."""
     for future, result in answers:
         if future.done():
             continue

@@ -7,16 +7,19 @@ thread had computed before.
 """
 
 import asyncio
+import math
 import os
 import signal
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
+from headwise.serving.fairness import Shares
 from headwise.serving.logs import log_error
 
 T = TypeVar("T")
@@ -34,6 +37,10 @@ class Work(Protocol):
         """Return in how many seconds there may be something to do; None: not before it is told."""
         ...
 
+    def used(self) -> float:
+        """Return the least compute time that a client has had of those it can do something for."""
+        ...
+
     def turn(self) -> None:
         """Do a bit of it."""
         ...
@@ -45,6 +52,11 @@ class Driver(Protocol):
     @property
     def changed(self) -> AbstractContextManager[object]:
         """What is held while anything is changed that work looks at in its turn."""
+        ...
+
+    @property
+    def shares(self) -> Shares:
+        """The compute time of each client, over all work."""
         ...
 
     def add(self, work: Work) -> None:
@@ -74,10 +86,12 @@ class Computer:
     def __init__(self) -> None:
         self.changed = threading.Condition()
         """Is held while anything is added to work, and notified of it."""
+        self.shares = Shares()
         self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._work: list[Work] = []
         self._under_way: Work | None = None
         self._is_calling = False
+        self._turn_began: float | None = None
         self._thread: threading.Thread | None = None
 
     def call(self, function: Callable[[], T]) -> T:
@@ -130,6 +144,14 @@ class Computer:
         with suppress(RuntimeError):  # A loop that is closed has nobody left to tell.
             loop.call_soon_threadsafe(news)
 
+    @property
+    def stalled_seconds(self) -> float:
+        """For how long one turn has been under way; infinite if the thread has crashed."""
+        if self._thread is not None and not self._thread.is_alive():
+            return math.inf
+        began = self._turn_began
+        return 0.0 if began is None else time.monotonic() - began
+
     def _start(self) -> None:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="compute", daemon=True)
@@ -143,7 +165,6 @@ class Computer:
                 while not self._calls and (seconds := self._soonest()) != 0:
                     self.changed.wait(seconds)
                 calls, self._calls = self._calls, deque()
-                work = list(self._work)
                 self._is_calling = bool(calls)
             for function, future in calls:
                 if not future.set_running_or_notify_cancel():
@@ -156,24 +177,29 @@ class Computer:
                 with self.changed:
                     self._is_calling = False
                     self.changed.notify_all()
-            for each in work:
-                self._turn(each)
+            self._turn()
 
-    def _turn(self, work: Work) -> None:
+    def _turn(self) -> None:
+        """Give the work its turn whose client has had least compute time."""
         with self.changed:
-            if work not in self._work:
+            ready = [each for each in self._work if each.due() == 0]
+            if not ready:
                 return
-            self._under_way = work
+            work = ready[0] if len(ready) == 1 else min(ready, key=lambda each: each.used())
+            # Among equals, they take turns.
+            self._work.remove(work)
+            self._work.append(work)
+            self._under_way, self._turn_began = work, time.monotonic()
         try:
             work.turn()
-        except Exception:  # A mistake of ours. Others go on, and the server is not ready any more.
-            log_error("a model has ended")
+        except Exception:  # A bug. Other work goes on, and the server is not healthy any more.
+            log_error("work has crashed")
             with self.changed:
                 if work in self._work:
                     self._work.remove(work)
         finally:
             with self.changed:
-                self._under_way = None
+                self._under_way = self._turn_began = None
                 self.changed.notify_all()
 
     def _soonest(self) -> float | None:

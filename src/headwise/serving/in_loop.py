@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from headwise.serving.compute import Work
+from headwise.serving.fairness import Shares
 from headwise.serving.logs import log_error
 
 
@@ -13,6 +14,7 @@ class InLoop:
 
     def __init__(self) -> None:
         self.changed: AbstractContextManager[None] = nullcontext()
+        self.shares = Shares()
         self._work: list[Work] = []
         self._is_scheduled = False
 
@@ -52,6 +54,6 @@ class InLoop:
     def _turn(self, work: Work) -> None:
         try:
             work.turn()
-        except Exception:  # A mistake of ours. Others go on, and the server is not ready any more.
-            log_error("a model has ended")
+        except Exception:  # A bug. Other work goes on, and the server is not healthy any more.
+            log_error("work has crashed")
             self._work.remove(work)

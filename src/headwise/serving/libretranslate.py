@@ -64,7 +64,9 @@ async def _translate(service: Service, asked: LibreRequest, request: Request) ->
     model = service.models.between(asked.source, asked.target)
     texts = asked.q if isinstance(asked.q, list) else [asked.q]
     request.state.facts.update(model=model.name, characters=sum(map(len, texts)))
-    translations = await service.translate(model, texts, nbest=asked.alternatives + 1)
+    translations = await service.translate(
+        model, texts, request.state.client, nbest=asked.alternatives + 1
+    )
     answer: dict[str, Any] = {"translatedText": [each.text for each in translations]}
     if asked.alternatives:
         answer["alternatives"] = [_alternatives(each) for each in translations]

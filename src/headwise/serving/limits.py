@@ -19,16 +19,26 @@ class Limits:
     """Most texts of a request."""
     candidates: int = 16
     """Widest beam and longest n-best list."""
+    cost: int = 250_000
+    """Most tokens that a request may make a search write: of all hypotheses of all sentences, each
+    as long as it can become."""
     attention_weights: int = 400_000
-    """Most attention weights of an answer: a few megabytes."""
+    """Most attention weights of an answer, a few megabytes, and of one sentence's alignment."""
     queue: int = 1000
-    """Most sentences that wait for a model."""
+    """Most sentences that wait for a model, divided among the clients that wait."""
+    rate: int | None = None
+    """Most characters a minute from one client; None: any number."""
+    requests: int = 256
+    """Most requests from one client that are answered at once."""
     deadline: float = 30.0
     """Seconds after which a request is given up."""
     read_seconds: float = 10.0
     """Seconds in which a request's header must be there, and then its body."""
     stop_seconds: float = 10.0
     """Seconds that requests have to finish once the server is told to stop."""
+    hang_seconds: float = 60.0
+    """Seconds without a completed step after which what computes counts as hung; not less than the
+    deadline."""
 
 
 class RefusedError(RequestError):

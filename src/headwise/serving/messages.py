@@ -158,6 +158,9 @@ class Status(BaseModel):
     """How the server is."""
 
     status: str
+    broken: dict[str, str] | None = Field(
+        None, description="The models that cannot answer now, with the reasons."
+    )
 
 
 class LibreRequest(BaseModel):

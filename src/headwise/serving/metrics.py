@@ -55,6 +55,12 @@ class Metrics:
             ("model",),
             registry=self.registry,
         )
+        self.failed_turns = Counter(
+            "headwise_failed_turns_total",
+            "Turns that a bug ended, and with them the requests of that moment.",
+            ("model",),
+            registry=self.registry,
+        )
         self.ready = Gauge(
             "headwise_ready", "Whether requests are taken: 1 or 0.", registry=self.registry
         )

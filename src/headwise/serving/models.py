@@ -23,12 +23,17 @@ class ServedModel:
     workers: Workers | None = None
     """Who searches with it; None: the translator itself."""
 
-    def search(self, settings: SearchSettings, on_ready: Callable[[], None]) -> OngoingSearch:
+    def search(
+        self,
+        settings: SearchSettings,
+        on_ready: Callable[[], None],
+        client_of: Callable[[int], str],
+    ) -> OngoingSearch:
         """Begin a search that sentences can be added to while it goes on."""
         if self.workers is None:
             return self.translator.search(settings, on_ready)
         extra = self.translator.config.decode.max_extra_tokens
-        return self.workers.search(self.name, settings, extra, on_ready)
+        return self.workers.search(self.name, settings, extra, on_ready, client_of)
 
     def shares(self) -> int:
         """Return how many search with it."""

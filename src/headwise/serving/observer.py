@@ -6,6 +6,7 @@ from typing import Any
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from headwise.serving.clients import client_group
 from headwise.serving.errors import problem
 from headwise.serving.logs import log
 from headwise.serving.service import Service
@@ -41,7 +42,8 @@ class Observer:
             scope = {**scope, "method": "GET"}
         begin = time.perf_counter()
         facts: dict[str, Any] = {}
-        scope.setdefault("state", {})["facts"] = facts
+        address = scope["client"][0] if scope.get("client") else ""
+        scope.setdefault("state", {}).update(facts=facts, client=client_group(address))
         status = 0
 
         async def watched_send(message: Message) -> None:
@@ -54,7 +56,7 @@ class Observer:
             await send(message)
 
         try:
-            if self._service.is_ready or scope["path"] in _QUIET:
+            if self._service.is_accepting or scope["path"] in _QUIET:
                 await self._app(scope, receive, watched_send)
             else:
                 answer = problem(503, "the server is stopping or starting", {"Retry-After": "5"})

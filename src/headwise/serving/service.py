@@ -1,24 +1,29 @@
 """Texts in, translations out: what the API's routes share."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from collections.abc import Coroutine, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, TypeVar
 
 from starlette.requests import Request
 
+from headwise.errors import ConfigError, RequestError
 from headwise.inspect.attention import MOST_TOKENS, AttentionRecord, record_of
 from headwise.serving.batching import Batcher
+from headwise.serving.calls import Calls
 from headwise.serving.compute import computer
 from headwise.serving.in_loop import InLoop
 from headwise.serving.limits import Limits, RefusedError, too_long
 from headwise.serving.metrics import Metrics
 from headwise.serving.models import Models, ServedModel
-from headwise.tasks.translation import Translation
+from headwise.serving.rates import CharacterRate, Concurrency
+from headwise.tasks.translation import Translation, Translator, join_alignments
 
-P = ParamSpec("P")
 T = TypeVar("T")
+
+_SLICE_TOKENS = 1024
+"""How many source and target tokens are scored between two looks at whether to go on."""
 
 
 @dataclass(eq=False)
@@ -40,6 +45,8 @@ class Service:
 
     def __init__(self, models: Models, limits: Limits, metrics: Metrics) -> None:
         self.models, self.limits, self.metrics = models, limits, metrics
+        for model in models.all:
+            _check_recipe(model, limits)
         in_loop = InLoop()
         self._batchers = {
             model.name: Batcher(
@@ -48,35 +55,62 @@ class Service:
                 limits,
                 metrics,
                 computer if model.workers is None else in_loop,
+                default=model.translator.settings(),
                 shares=model.shares,
             )
             for model in models.all
         }
+        self._calls = Calls(limits, computer)
         self._workers = {model.workers for model in models.all if model.workers is not None}
-        self._accepting = False
+        self._rate = CharacterRate(limits.rate)
+        self._concurrency = Concurrency(limits.requests)
+        self._hang_seconds = max(limits.hang_seconds, limits.deadline)
+        self.is_accepting = False
         self._waiting: set[_Waiting] = set()
         metrics.ready.set_function(lambda: float(self.is_ready))
 
     async def start(self) -> None:
         """Take requests from now on; to be called in the event loop that will bring them."""
         for workers in self._workers:
-            await workers.watch()
+            await workers.watch(self._hang_seconds)
         for batcher in self._batchers.values():
             batcher.start()
-        self._accepting = True
+        self._calls.start()
+        self.is_accepting = True
 
     @property
     def is_ready(self) -> bool:
-        """Whether requests are taken, and there is somebody to answer them."""
+        """Whether requests are taken, and some model can answer them."""
+        return self.is_accepting and len(self.broken()) < len(self.models.all)
+
+    @property
+    def is_healthy(self) -> bool:
+        """Whether a restart would not help: what computes neither hangs nor has crashed."""
+        if not self.is_accepting:
+            return True  # It starts, or stops.
         return (
-            self._accepting
-            and all(batcher.is_alive for batcher in self._batchers.values())
-            and all(workers.num_ready for workers in self._workers)
+            self._calls.is_alive
+            and computer.stalled_seconds < self._hang_seconds
+            and len(self.broken()) < len(self.models.all)
         )
+
+    def broken(self) -> dict[str, str]:
+        """Return the models that cannot answer now, with the reasons."""
+        found = {}
+        for model in self.models.all:
+            batcher = self._batchers[model.name]
+            if not batcher.is_alive:
+                found[model.name] = "has crashed"
+            elif model.workers is not None:
+                if not model.workers.num_ready:
+                    found[model.name] = "has no worker that is ready"
+            elif max(computer.stalled_seconds, batcher.stalled_seconds) >= self._hang_seconds:
+                found[model.name] = "hangs"
+        return found
 
     def stop_accepting(self) -> None:
         """Take no more requests; those that are here may finish. Safe in a signal handler."""
-        self._accepting = False
+        self.is_accepting = False
 
     def give_up(self) -> None:
         """End the requests that are still here."""
@@ -89,6 +123,7 @@ class Service:
         """End the work; a batch that is under way gets a second for it."""
         for batcher in self._batchers.values():
             batcher.close(1.0)
+        self._calls.close(1.0)
         for workers in self._workers:
             workers.unwatch()
 
@@ -96,6 +131,7 @@ class Service:
         self,
         model: ServedModel,
         texts: Sequence[str],
+        client: str,
         *,
         beam: int | None = None,
         alpha: float | None = None,
@@ -103,16 +139,29 @@ class Service:
         min_length: int = 0,
         split: bool = True,
     ) -> list[Translation]:
-        """Translate texts as the Translator does, their sentences together with other callers'."""
+        """Translate texts as the Translator does, their sentences together with other clients'."""
         self._check_size(texts)
+        self._check_model(model)
         translator, batcher = model.translator, self._batchers[model.name]
-        width = translator.config.decode.beam if beam is None else beam
-        if max(width, nbest) > self.limits.candidates:
+        width = max(nbest, translator.config.decode.beam if beam is None else beam)
+        if width > self.limits.candidates:
             raise RefusedError(400, f"beam and nbest may be {self.limits.candidates} at most")
         settings = translator.settings(beam=beam, alpha=alpha, nbest=nbest, min_length=min_length)
-        batcher.check_room()
+        batcher.check_room(client)
         prepared = translator.prepare(texts, split=split)
-        ticket = batcher.submit(prepared.sources, settings)
+        longest = [translator.longest_output(ids) for ids in prepared.sources]
+        cost = width * sum(longest)
+        if cost > self.limits.cost:
+            raise RefusedError(
+                400,
+                f"{len(longest):,} sentences with a beam of {width} may take {cost:,} tokens, more "
+                f"than {self.limits.cost:,}: send fewer sentences at a time, or a smaller beam",
+            )
+        self._rate.take(client, sum(map(len, texts)))
+        # No output is longer than its source allows. So a larger minimum changes nothing but the
+        # settings, and with them who may be searched together.
+        settings = replace(settings, min_length=min(min_length, max(longest, default=0)))
+        ticket = batcher.submit(prepared.sources, settings, client)
         try:
             found = await ticket.future
         finally:
@@ -120,37 +169,59 @@ class Service:
         return translator.finish(prepared, found)
 
     async def alignments(
-        self, model: ServedModel, translations: Sequence[Translation]
+        self, model: ServedModel, translations: Sequence[Translation], client: str
     ) -> list[list[tuple[int, int]]]:
         """Return the alignment of each translation."""
-        return [await _compute(model.translator.alignment, each) for each in translations]
+        heads = model.translator.config.model.num_heads
+        sentences = [part for each in translations for part in each.parts or (each,)]
+        for part in sentences:
+            s, t = _sizes(part)
+            if heads * s * t > self.limits.attention_weights:
+                raise RefusedError(413, "a sentence is too long to be aligned: leave alignment out")
+        calls = [partial(model.translator.alignment, part) for part in sentences]
+        found = iter(await self._calls.results(calls, client))
+        return [
+            join_alignments(each.parts or (each,), [next(found) for _ in each.parts or (each,)])
+            for each in translations
+        ]
 
     async def token_log_probs(
-        self, model: ServedModel, translations: Sequence[Translation]
+        self, model: ServedModel, sentences: Sequence[Translation], client: str
     ) -> list[list[float]]:
         """Return how probable each token of the best candidates was."""
-        return await _compute(model.translator.token_log_probs, translations)
+        slices = _slices(sentences, _SLICE_TOKENS)
+        calls = [partial(model.translator.token_log_probs, each) for each in slices]
+        found = await self._calls.results(calls, client)
+        return [log_probs for each in found for log_probs in each]
 
     async def attention(
-        self, model: ServedModel, translation: Translation
+        self, model: ServedModel, translation: Translation, client: str
     ) -> tuple[list[AttentionRecord], int]:
         """Return the attention of a text's sentences, and how many of them were too many."""
         parts = [part for part in translation.parts or (translation,) if part.candidates]
         sizes = model.translator.config.model
-        left = self.limits.attention_weights
-        records: list[AttentionRecord] = []
+        left, fitting = self.limits.attention_weights, []
         for part in parts:
-            s, t = len(part.source_tokens) + 1, len(part.candidates[0].tokens) + 1
+            s, t = _sizes(part)
             left -= sizes.num_layers * sizes.num_heads * (s * s + t * t + t * s)
             if left < 0 or max(s, t) > MOST_TOKENS + 1:
                 break
-            records.append(record_of(await _compute(model.translator.trace_translation, part)))
-        if parts and not records:
+            fitting.append(part)
+        if parts and not fitting:
             raise RefusedError(413, "the first sentence is too long for its attention to be shown")
+        calls = [partial(_record, model.translator, part) for part in fitting]
+        records = await self._calls.results(calls, client)
         return records, len(parts) - len(records)
 
     async def for_client(self, request: Request, work: Coroutine[Any, Any, T]) -> T:
         """Wait for work as long as the client does and the deadline and the server allow."""
+        try:
+            with self._concurrency.one(request.state.client):
+                return await self._until_deadline(request, work)
+        finally:
+            work.close()  # Where it was refused, it never began.
+
+    async def _until_deadline(self, request: Request, work: Coroutine[Any, Any, T]) -> T:
         try:
             async with asyncio.timeout(self.limits.deadline) as scope:
                 waiting = _Waiting(scope)
@@ -170,6 +241,12 @@ class Service:
                 "or try again in a moment",
             ) from error
 
+    def _check_model(self, model: ServedModel) -> None:
+        if reason := self.broken().get(model.name):
+            raise RefusedError(
+                503, f"the model {model.name} {reason}: try again in a moment", retry_after=5
+            )
+
     def _check_size(self, texts: Sequence[str]) -> None:
         if len(texts) > self.limits.texts:
             raise too_long("texts", len(texts), self.limits.texts)
@@ -178,10 +255,51 @@ class Service:
             raise too_long("characters", characters, self.limits.characters)
 
 
-async def _compute(function: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
-    """Have something called where models compute, between two steps; not if it is given up."""
-    call = partial(function, *arguments, **options)
-    return await asyncio.wrap_future(computer.submit(call))
+def _check_recipe(model: ServedModel, limits: Limits) -> None:
+    """Raise ConfigError for a run that would be refused at every request by its own recipe."""
+    translator = model.translator
+    try:
+        settings = translator.settings()
+    except RequestError as error:
+        raise ConfigError(f"{model.name}: its recipe cannot be served: {error}") from error
+    if settings.beam > limits.candidates:
+        raise ConfigError(
+            f"{model.name}: its decode.beam is {settings.beam}, and at most {limits.candidates} "
+            "is served: set it in the run's config.toml"
+        )
+    longest = min(translator.longest_source, limits.characters)
+    cost = settings.beam * translator.longest_output([0] * longest)
+    if cost > limits.cost:
+        raise ConfigError(
+            f"{model.name}: its longest sentence may take {cost:,} tokens, and {limits.cost:,} is "
+            "the most that is served: give a larger --max-cost, or set decode.max_extra_tokens or "
+            "decode.beam in the run's config.toml"
+        )
+
+
+def _sizes(sentence: Translation) -> tuple[int, int]:
+    """Return the tokens of a sentence and of its best translation, with their ends."""
+    target = sentence.candidates[0].tokens if sentence.candidates else ()
+    return len(sentence.source_tokens) + 1, len(target) + 1
+
+
+def _slices(sentences: Sequence[Translation], tokens: int) -> Iterator[list[Translation]]:
+    """Cut sentences into what has about so many tokens each."""
+    slice_: list[Translation] = []
+    size = 0
+    for sentence in sentences:
+        more = sum(_sizes(sentence))
+        if slice_ and size + more > tokens:
+            yield slice_
+            slice_, size = [], 0
+        slice_.append(sentence)
+        size += more
+    if slice_:
+        yield slice_
+
+
+def _record(translator: Translator, sentence: Translation) -> AttentionRecord:
+    return record_of(translator.trace_translation(sentence))
 
 
 async def _end_with_client(request: Request, waiting: _Waiting) -> None:

@@ -9,9 +9,12 @@ import select
 import socket
 import struct
 import sys
+import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +26,21 @@ from headwise.model import Transformer
 from headwise.runs.tensors import read_tensors
 from headwise.serving import logs
 from headwise.serving.compute import step_back
+from headwise.serving.fairness import Shares
 from headwise.tasks.torch_engine import TorchEngine, TorchSearch
 
 _PIECE = 1 << 16
 _LENGTH = struct.Struct("!I")
+_ALIVE_SECONDS = 1.0
+"""How often a worker with something to do says that it is alive."""
 
 
 @dataclass(frozen=True)
 class SearchKey:
     """What sentences that are searched for together have in common."""
 
+    number: int
+    """Which of the server's searches it is: there may be several with the same settings."""
     model: str
     settings: SearchSettings
     max_extra_tokens: int
@@ -55,6 +63,8 @@ class Add:
 
     key: SearchKey
     sources: dict[int, list[int]]
+    clients: dict[int, str]
+    """Which client each sentence is for."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +96,11 @@ class Dropped:
 
 
 @dataclass(frozen=True)
+class Alive:
+    """News: steps are being taken, though nothing was found for a while."""
+
+
+@dataclass(frozen=True)
 class Failed:
     """News: some sentences could not be searched for. Why was logged."""
 
@@ -93,7 +108,7 @@ class Failed:
 
 
 Order = Load | Add | Drop
-News = Loaded | Done | Dropped | Failed
+News = Loaded | Done | Dropped | Alive | Failed
 
 
 def packed(message: Order | News) -> bytes:
@@ -129,17 +144,31 @@ class _Running:
     search: TorchSearch
     waiting: dict[int, list[int]] = field(default_factory=dict)
     """Who has not joined yet."""
-    numbers: set[int] = field(default_factory=set)
-    """Who has come, and was not found yet."""
+    tokens: dict[int, tuple[str, int]] = field(default_factory=dict)
+    """The client and the size of each sentence that was not found yet."""
+    turn: int = 0
+    """When it was last its turn."""
+
+    def clients(self) -> Counter[str]:
+        """Return how much of the search is each client's."""
+        sizes: Counter[str] = Counter()
+        for client, tokens in self.tokens.values():
+            sizes[client] += tokens
+        return sizes
 
 
 class Worker:
-    """Every search that this process does, by turns, a step at a time."""
+    """Every search that this process does, a step at a time.
+
+    The client that has had least compute time is next, as in the server (`batching.py`).
+    """
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection, self._inbox = connection, Inbox()
         self._engines: dict[str, TorchEngine] = {}
         self._searches: dict[SearchKey, _Running] = {}
+        self._shares, self._turns = Shares(), count()
+        self._said_at = 0.0
 
     def run(self) -> None:
         """Do as told until there is nobody left to tell."""
@@ -155,8 +184,8 @@ class Worker:
                 for order in self._inbox.feed(data):
                     self._obey(order)
                 patience = 0
-            for key, running in list(self._searches.items()):
-                self._go_on(key, running)
+            if self._searches:
+                self._go_on(min(self._searches, key=self._place))
 
     def _obey(self, order: Order) -> None:
         if isinstance(order, Load):
@@ -181,22 +210,32 @@ class Worker:
             search = engine.search(order.key.settings, order.key.max_extra_tokens)
             running = self._searches[order.key] = _Running(search)
         running.waiting.update(order.sources)
-        running.numbers.update(order.sources)
+        for number, ids in order.sources.items():
+            client = order.clients[number]
+            self._shares.wake(client)
+            running.tokens[number] = client, (len(ids) + 1) * order.key.settings.beam
 
     def _drop(self, order: Drop) -> None:
         for key, running in list(self._searches.items()):
-            unwanted = running.numbers.intersection(order.numbers)
+            unwanted = running.tokens.keys() & set(order.numbers)
             for number in unwanted:
                 running.waiting.pop(number, None)
+                del running.tokens[number]
             running.search.drop(unwanted)
-            running.numbers -= unwanted
-            if not running.numbers:
+            if not running.tokens:
                 del self._searches[key]
         self._say(Dropped(order.numbers))
 
-    def _go_on(self, key: SearchKey, running: _Running) -> None:
+    def _place(self, key: SearchKey) -> tuple[float, int]:
+        """Return what decides whose turn it is; a client's own searches take turns."""
+        running = self._searches[key]
+        clients = (client for client, _ in running.tokens.values())
+        return self._shares.least(clients), running.turn
+
+    def _go_on(self, key: SearchKey) -> None:
         """Let newcomers join a search, and take one step of it."""
-        search = running.search
+        running, began = self._searches[key], time.monotonic()
+        search, running.turn = running.search, next(self._turns)
         try:
             if running.waiting and search.accepts(len(running.waiting)):
                 search.add(running.waiting)
@@ -205,15 +244,21 @@ class Worker:
         except Exception:  # Whatever it is, it is this search's: others go on.
             logs.log_error("a search has failed", model=key.model)
             del self._searches[key]
-            self._say(Failed(sorted(running.numbers)))
+            self._say(Failed(sorted(running.tokens)))
             return
-        running.numbers.difference_update(number for number, _ in found)
-        if not running.numbers:
+        now = time.monotonic()
+        self._shares.charge(running.clients(), now - began)
+        for number, _ in found:
+            running.tokens.pop(number, None)
+        if not running.tokens:
             del self._searches[key]
         if found:
             self._say(Done(found))
+        elif now - self._said_at > _ALIVE_SECONDS:
+            self._say(Alive())
 
     def _say(self, news: News) -> None:
+        self._said_at = time.monotonic()
         self._connection.sendall(packed(news))
 
 

@@ -29,6 +29,7 @@ from headwise.serving.limits import RefusedError
 from headwise.serving.logs import log
 from headwise.serving.worker import (
     Add,
+    Alive,
     Done,
     Drop,
     Dropped,
@@ -86,6 +87,8 @@ class _Worker:
         """Whose each sentence is, the number it has there, and its tokens."""
         self.given_up: dict[int, int] = {}
         """The tokens of those that it was told to give up, and has not said that it has."""
+        self.heard_at = time.monotonic()
+        """When it last said something, or was given something to do after it had nothing."""
         self.inbox = Inbox()
         self.connection, theirs = socket.socketpair()
         # Ctrl-C and the like go to all processes; only the server decides when the work ends. What
@@ -126,6 +129,17 @@ class _Worker:
         """Tell the process something, as soon as it listens."""
         self.transport.write(packed(order))
 
+    def begin(self, number: int, search: "WorkerSearch", theirs: int, tokens: int) -> None:
+        """Note that a sentence is given to it."""
+        if not self.under_way and not self.given_up:
+            self.heard_at = time.monotonic()
+        self.under_way[number] = (search, theirs, tokens)
+
+    def is_silent(self, seconds: float) -> bool:
+        """Return whether it has something to do, and has said nothing for so long."""
+        is_busy = bool(self.under_way or self.given_up)
+        return is_busy and time.monotonic() - self.heard_at > seconds
+
     def end(self, seconds: float) -> None:
         """Let the process end by itself, for which it has so long since its connection did."""
         try:
@@ -142,6 +156,7 @@ class Workers:
         self._count, self._models = count, models
         self._orders: list[Load] = []
         self._numbers = itertools.count()
+        self._searches = itertools.count()
         self._workers: list[_Worker] = []
         self._watching: list[asyncio.Task[None]] = []
         self._files = ExitStack()
@@ -196,11 +211,22 @@ class Workers:
             worker.end(until - time.monotonic())
         self._files.close()
 
-    async def watch(self) -> None:
-        """Take what they say, from now on, in the event loop that runs."""
+    async def watch(self, hang_seconds: float) -> None:
+        """Take what they say, from now on, in the event loop that runs.
+
+        A worker with something to do that is silent for `hang_seconds` is killed and replaced.
+        """
         for worker in self._workers:
             await self._connect(worker)
             self._watching.append(asyncio.create_task(self._look_after(worker)))
+        self._watching.append(asyncio.create_task(self._watch_silent(hang_seconds)))
+
+    def kill_silent(self, seconds: float) -> None:
+        """Kill the workers that hang; `watch` has them replaced."""
+        for worker in self._workers:
+            if worker.is_silent(seconds) and worker.process.poll() is None:
+                log("a worker hangs, and is killed")
+                worker.process.kill()
 
     def unwatch(self) -> None:
         """Take no more of what they say; they may end."""
@@ -221,9 +247,11 @@ class Workers:
         settings: SearchSettings,
         max_extra_tokens: int,
         on_ready: Callable[[], None],
+        client_of: Callable[[int], str],
     ) -> "WorkerSearch":
-        """Begin a search that the workers share."""
-        return WorkerSearch(self, SearchKey(model, settings, max_extra_tokens), on_ready)
+        """Begin a search that the workers share; each shares its time among the clients."""
+        key = SearchKey(next(self._searches), model, settings, max_extra_tokens)
+        return WorkerSearch(self, key, on_ready, client_of)
 
     def add(
         self, search: "WorkerSearch", sources: Mapping[int, list[int]]
@@ -238,16 +266,17 @@ class Workers:
         if not listening:
             raise _refusal("is busy" if self.num_ready else "has ended")
         places: dict[int, tuple[_Worker, int]] = {}
-        orders: dict[_Worker, dict[int, list[int]]] = {}
+        orders: dict[_Worker, Add] = {}
         for number, ids in sources.items():
             worker = min(listening, key=lambda each: listening[each])
             ours, tokens = next(self._numbers), (len(ids) + 1) * search.key.settings.beam
             listening[worker] += tokens
-            worker.under_way[ours] = (search, number, tokens)
+            worker.begin(ours, search, number, tokens)
             places[number] = (worker, ours)
-            orders.setdefault(worker, {})[ours] = ids
+            order = orders.setdefault(worker, Add(search.key, {}, {}))
+            order.sources[ours], order.clients[ours] = ids, search.client_of(number)
         for worker, order in orders.items():
-            worker.send(Add(search.key, order))
+            worker.send(order)
         return places
 
     def drop(self, places: Collection[tuple[_Worker, int]]) -> None:
@@ -284,6 +313,11 @@ class Workers:
             while not await self._start_again(worker):
                 pass
 
+    async def _watch_silent(self, seconds: float) -> None:
+        while True:
+            await asyncio.sleep(seconds / 4)
+            self.kill_silent(seconds)
+
     def _lose(self, worker: _Worker) -> None:
         """Note that a worker has ended, and what it had under way with it."""
         lost = list(worker.under_way.values())
@@ -306,6 +340,9 @@ class Workers:
         return True
 
     def _take(self, worker: _Worker, news: News) -> None:
+        worker.heard_at = time.monotonic()
+        if isinstance(news, Alive):
+            return
         if isinstance(news, Loaded):
             worker.loaded.add(news.name)
             if self._is_ready(worker):
@@ -330,8 +367,14 @@ class Workers:
 class WorkerSearch:
     """A search that all workers take their part of."""
 
-    def __init__(self, workers: Workers, key: SearchKey, on_ready: Callable[[], None]) -> None:
-        self.key, self.on_ready = key, on_ready
+    def __init__(
+        self,
+        workers: Workers,
+        key: SearchKey,
+        on_ready: Callable[[], None],
+        client_of: Callable[[int], str],
+    ) -> None:
+        self.key, self.on_ready, self.client_of = key, on_ready, client_of
         self.found: Found = []
         """What was found and not fetched yet."""
         self._lost: dict[int, Exception] = {}

@@ -154,8 +154,11 @@ class TorchEngine:
         """
         if not source or not target:
             return []
-        layers = self.trace(source, target[:-1]).decoder.cross_attention
-        weights = layers[max(0, len(layers) - 2)][0].mean(0)  # [T, S]
+        layer = max(0, self.model.config.num_layers - 2)
+        with torch.inference_mode():
+            src = self.padded([source])
+            tgt_in = torch.tensor([[Vocab.bos, *target[:-1]]], device=src.device)
+            weights = self.model.cross_attention(src, tgt_in, layer)[0].mean(0)  # [T, S]
         return [(int(place), t) for t, place in enumerate(weights[:, : len(source)].argmax(1))]
 
     def trace(self, source: list[int], target: list[int]) -> Trace:

@@ -256,12 +256,7 @@ class Translator:
                 return []
             source = self._source.encode(translation.source.strip())
             return engine.alignment(source, list(translation.candidates[0].ids))
-        links, source_start, target_start = [], 0, 0
-        for part in translation.parts:
-            links += [(s + source_start, t + target_start) for s, t in self.alignment(part)]
-            source_start += len(part.source_tokens)
-            target_start += len(part.candidates[0].ids) if part.candidates else 0
-        return links
+        return join_alignments(translation.parts, list(map(self.alignment, translation.parts)))
 
     def trace(
         self, source: str, target: str | None = None, *, most_tokens: int = sys.maxsize
@@ -298,6 +293,10 @@ class Translator:
             target_tokens=tuple(self._target.tokens(target_ids)),
             trace=self._torch_engine("attention").trace(source_ids, target_ids),
         )
+
+    def longest_output(self, source: Sequence[int]) -> int:
+        """Return how many tokens a source's translation may have."""
+        return self.config.model.fitting(len(source) + self.config.decode.max_extra_tokens)
 
     def fits(self, text: str) -> bool:
         """Return whether a text is short enough to be translated whole."""
@@ -378,6 +377,18 @@ class Translator:
             source_tokens=tuple(token for part in parts for token in part.source_tokens),
             parts=tuple(parts),
         )
+
+
+def join_alignments(
+    parts: Sequence[Translation], links: Sequence[list[tuple[int, int]]]
+) -> list[tuple[int, int]]:
+    """Put the alignment of a text together from those of its sentences."""
+    joined, source_start, target_start = [], 0, 0
+    for part, pairs in zip(parts, links, strict=True):
+        joined += [(s + source_start, t + target_start) for s, t in pairs]
+        source_start += len(part.source_tokens)
+        target_start += len(part.candidates[0].ids) if part.candidates else 0
+    return joined
 
 
 def join(parts: Sequence[Translation], rank: int = 0) -> str:

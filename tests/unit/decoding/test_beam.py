@@ -218,14 +218,14 @@ def test_pad_and_bos_are_never_said_but_keep_their_probability() -> None:
 
 @pytest.mark.parametrize("stop", ["bound", "count"])
 @pytest.mark.parametrize("beam", [1, 4])
-def test_what_is_no_number_ends_a_search(beam: int, stop: str) -> None:
+def test_nan_logits_end_a_search(beam: int, stop: str) -> None:
     def step(ids: Tensor, state: Prefixes) -> tuple[Tensor, Prefixes]:
         return torch.full((ids.shape[0], 9), math.nan), state
 
     settings = SearchSettings(beam=beam, stop=stop)  # type: ignore[arg-type]
-    with pytest.raises(CheckpointError, match="not a number: its weights are damaged"):
+    with pytest.raises(CheckpointError, match="logits are NaN: its weights are damaged"):
         beam_search(step, Prefixes([(), ()]), torch.tensor([5, 7]), settings)
-    with pytest.raises(CheckpointError, match="not a number"):
+    with pytest.raises(CheckpointError, match="logits are NaN"):
         sample(step, Prefixes([()]), torch.tensor([5]), [(1,)])
 
 

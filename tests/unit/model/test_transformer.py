@@ -309,6 +309,19 @@ def test_cross_attention_keys_are_computed_once(
     assert len(calls) == 1
 
 
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("layer", [0, 1])
+def test_the_attention_of_one_layer_is_that_of_the_trace(
+    build: Build, variant: dict[str, object], layer: int
+) -> None:
+    model, (src, tgt_in, _) = build(**variant).eval(), make_batch()
+    src[0, 6:] = VOCAB.pad
+    trace = Trace()
+    model.hidden(src, tgt_in, trace)
+    weights = model.cross_attention(src, tgt_in, layer)
+    torch.testing.assert_close(weights, trace.decoder.cross_attention[layer], rtol=1e-5, atol=1e-6)
+
+
 def test_a_trace_records_every_layer_and_changes_nothing(build: Build) -> None:
     model = build().eval()
     src, tgt_in, _ = make_batch()

@@ -10,7 +10,7 @@ import pytest
 
 from headwise.decoding import Found, Hypothesis, SearchSettings
 from headwise.serving import batching
-from headwise.serving.batching import _MOST_SEARCHES, Batcher
+from headwise.serving.batching import _MOST_SEARCHES, Batcher, ClientOf
 from headwise.serving.compute import Driver, computer
 from headwise.serving.in_loop import InLoop
 from headwise.serving.limits import Limits, RefusedError
@@ -38,7 +38,9 @@ class Slow:
         self.may, self.may_end = Permission(self), threading.Event()
         self.may.set()
 
-    def search(self, settings: SearchSettings, on_ready: Callable[[], None]) -> "SlowSearch":
+    def search(
+        self, settings: SearchSettings, on_ready: Callable[[], None], client_of: ClientOf
+    ) -> "SlowSearch":
         self.searches += 1
         self.tell = on_ready
         return SlowSearch(self)
@@ -147,7 +149,7 @@ def test_sentences_join_a_search_and_are_answered_as_they_are_done(slow: Slow, r
         assert not first.future.done()
         slow.may_end.set()
         assert ids(await first.future) == [LONG]
-        assert slow.joined == [[LONG], [[2, 2], [3], [4]]]
+        assert slow.joined == [[LONG], [[2, 2], [4], [3]]], "round-robin by request"
         assert slow.searches == 1
         assert await batcher.submit([], SETTINGS).future == []
 
@@ -164,25 +166,42 @@ def test_other_settings_are_searched_apart_but_at_the_same_time(slow: Slow, run:
         slow.may.set()
         await asyncio.gather(*(ticket.future for ticket in tickets[1:]))
         assert not tickets[0].future.done()
-        assert slow.joined == [[LONG], [[2], [4]], [[3]]]
+        assert slow.joined[0] == [LONG]
+        assert sorted(slow.joined[1:]) == [[[2], [4]], [[3]]]
         slow.may_end.set()
         await tickets[0].future
 
     run(test)
 
 
-def test_nobody_overtakes_whoever_must_wait_for_a_search_to_end(slow: Slow, run: Any) -> None:
+@pytest.mark.parametrize("client", ["", "another"])
+def test_a_request_that_waits_for_a_search_to_end_is_not_overtaken(
+    slow: Slow, run: Any, client: str
+) -> None:
     async def test(batcher: Batcher) -> None:
-        *kinds, other = [SearchSettings(beam=width) for width in range(1, _MOST_SEARCHES + 2)]
+        *kinds, other = [SearchSettings(beam=5 + n) for n in range(_MOST_SEARCHES + 1)]
         tickets = [batcher.submit([LONG], kind) for kind in kinds]
         await until(lambda: len(slow.joined) == len(kinds))
-        tickets += [batcher.submit([[1]], other), batcher.submit([[2]], kinds[0])]
+        tickets += [batcher.submit([[1]], other), batcher.submit([[2]], kinds[0], client)]
         steps = slow.steps
         await until(lambda: slow.steps > steps + 10 * len(kinds))
         assert slow.joined == [[LONG]] * len(kinds)
         slow.may_end.set()
         await asyncio.gather(*(each.future for each in tickets))
         assert sorted(slow.joined[len(kinds) :]) == [[[1]], [[2]]]
+
+    run(test)
+
+
+def test_other_settings_cannot_occupy_the_search_of_the_models_own(slow: Slow, run: Any) -> None:
+    async def test(batcher: Batcher) -> None:
+        hostile = [SearchSettings(alpha=n / 10) for n in range(7, 13)]
+        tickets = [batcher.submit([LONG], kind, f"client {kind.alpha}") for kind in hostile]
+        await until(lambda: len(slow.joined) == _MOST_SEARCHES)
+        assert ids(await batcher.submit([[1]], SETTINGS, "innocent").future) == [[1]]
+        assert slow.searches == _MOST_SEARCHES + 1
+        slow.may_end.set()
+        await asyncio.gather(*(each.future for each in tickets))
 
     run(test)
 
@@ -287,20 +306,24 @@ def test_after_an_error_nothing_more_is_searched_for(
     run(test)
 
 
-def test_a_mistake_of_ours_is_told_to_all_who_wait(slow: Slow, run: Any, monkeypatch: Any) -> None:
+def test_a_bug_fails_the_requests_of_that_moment_and_no_later_ones(
+    slow: Slow, run: Any, monkeypatch: Any
+) -> None:
     async def test(batcher: Batcher) -> None:
         slow.may.clear()
         tickets = [batcher.submit([LONG], SETTINGS)]
         await until(lambda: len(slow.joined) == 1)
         tickets.append(batcher.submit([[1]], SETTINGS))
-        monkeypatch.setattr(batcher, "_newcomers", lambda: {}["mistake"])
-        slow.may.set()
-        for ticket in tickets:
-            with pytest.raises(KeyError, match="mistake"):
-                await ticket.future
-        await until(lambda: not batcher.is_alive)
-        batcher._waiting.clear()
-        batcher._running.clear()
+        with monkeypatch.context() as bug:
+            bug.setattr(batcher, "_starts", lambda: {}["bug"])
+            bug.setattr(batcher, "due", lambda: 0 if batcher._running else None)
+            slow.may.set()
+            for ticket in tickets:
+                with pytest.raises(KeyError, match="bug"):
+                    await ticket.future
+                batcher.drop(ticket)
+        assert batcher.is_alive
+        assert ids(await batcher.submit([[2]], SETTINGS).future) == [[2]]
 
     run(test)
 
@@ -428,10 +451,12 @@ def test_an_error_is_its_searchs_own_and_the_thread_lives_on(slow: Slow, run: An
 def test_a_search_that_cannot_begin_is_its_callers_matter(slow: Slow, run: Any) -> None:
     begin = slow.search
 
-    def refuse(settings: SearchSettings, on_ready: Callable[[], None]) -> SlowSearch:
+    def refuse(
+        settings: SearchSettings, on_ready: Callable[[], None], client_of: ClientOf
+    ) -> SlowSearch:
         if settings.beam == 9:
             raise OSError("no more memory")
-        return begin(settings, on_ready)
+        return begin(settings, on_ready, client_of)
 
     async def test(batcher: Batcher) -> None:
         batcher._search = refuse  # type: ignore[assignment]
@@ -441,6 +466,78 @@ def test_a_search_that_cannot_begin_is_its_callers_matter(slow: Slow, run: Any) 
             await refused.future
         assert ids(await other.future) == [[3]]
         assert batcher.is_alive
+
+    run(test)
+
+
+def test_a_short_request_is_served_whatever_others_have_queued(slow: Slow, run: Any) -> None:
+    async def test(batcher: Batcher) -> None:
+        # LONG sentences never end by themselves here: they keep every place they have taken.
+        hogs = [batcher.submit([LONG] * 5000, SETTINGS, f"hog {n}") for n in range(3)]
+        await until(lambda: len(slow.joined) > 0 and slow.steps > 3)
+        assert ids(await batcher.submit([[1], [2]], SETTINGS, "innocent").future) == [[1], [2]]
+        with pytest.raises(RefusedError, match="too many sentences"):
+            batcher.submit([[1]], SETTINGS, "hog 1")
+        for hog in hogs:
+            batcher.drop(hog)
+        await until(lambda: batcher.due() is None)
+
+    run(test)
+
+
+def test_a_client_with_little_under_way_is_searched_apart_from_one_with_much(
+    slow: Slow, run: Any
+) -> None:
+    async def test(batcher: Batcher) -> None:
+        hog = batcher.submit([LONG] * 9, SETTINGS, "hog")
+        await until(lambda: slow.steps > 0)
+        light = batcher.submit([LONG] * 8, SETTINGS, "innocent")
+        await until(lambda: len(slow.joined) == 2)
+        assert slow.searches == 2
+        also = batcher.submit([LONG] * 2, SETTINGS, "hog")
+        await until(lambda: len(slow.joined) == 3)
+        assert slow.searches == 2
+        slow.may_end.set()
+        await asyncio.gather(hog.future, light.future, also.future)
+
+    run(test)
+
+
+def test_a_nan_fails_its_own_request_alone(slow: Slow, run: Any, monkeypatch: Any) -> None:
+    advance = SlowSearch.advance
+
+    def with_nan(search: SlowSearch) -> Found:
+        return [(n, [] if list(found[0].ids) == [13] else found) for n, found in advance(search)]
+
+    monkeypatch.setattr(SlowSearch, "advance", with_nan)
+
+    async def test(batcher: Batcher) -> None:
+        slow.may.clear()
+        bad, good = batcher.submit([[1], [13]], SETTINGS), batcher.submit([[2]], SETTINGS)
+        slow.may.set()
+        assert ids(await good.future) == [[2]]
+        with pytest.raises(RefusedError, match="NaN") as caught:
+            await bad.future
+        assert caught.value.status == 500
+        batcher.drop(bad)
+        await until(lambda: batcher.due() is None)
+
+    run(test)
+
+
+def test_what_makes_no_progress_is_stalled(slow: Slow, run: Any, monkeypatch: Any) -> None:
+    async def test(batcher: Batcher) -> None:
+        slow.is_ready = False
+        ticket = batcher.submit([[1]], SETTINGS)
+        await until(lambda: len(slow.joined) == 1)
+        now = time.monotonic()
+        with monkeypatch.context() as later:
+            later.setattr(batching.time, "monotonic", lambda: now + 1000)
+            assert batcher.stalled_seconds > 900
+        slow.is_ready = True
+        slow.tell()
+        await ticket.future
+        await until(lambda: batcher.stalled_seconds == 0)
 
     run(test)
 
@@ -455,6 +552,9 @@ class Broken:
 
     def due(self) -> float | None:
         return 0
+
+    def used(self) -> float:
+        return 0.0
 
     def turn(self) -> None:
         raise ValueError("a mistake")
@@ -479,6 +579,9 @@ class Removed:
 
     def due(self) -> float | None:
         return 0
+
+    def used(self) -> float:
+        return 0.0
 
     def turn(self) -> None:
         computer._work.remove(self)
@@ -510,6 +613,9 @@ def test_what_was_not_begun_is_cleared_and_what_was_is_waited_for() -> None:
         def due(self) -> float | None:
             return 0
 
+        def used(self) -> float:
+            return 0.0
+
         def turn(self) -> None:
             turns.append(1)
 
@@ -538,6 +644,9 @@ def test_work_that_breaks_in_the_loop_is_in_nobodys_way() -> None:
         class Thrice:
             def due(self) -> float | None:
                 return 0 if turns < 3 else None
+
+            def used(self) -> float:
+                return 0.0
 
             def turn(self) -> None:
                 nonlocal turns

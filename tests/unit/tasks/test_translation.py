@@ -73,6 +73,35 @@ def test_a_beam_of_one_that_counts_is_greedy_without_a_cache() -> None:
     assert len({hypotheses[0].ids for hypotheses in found}) > 10, "they differ"
 
 
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_nan_in_one_sentence_leaves_its_neighbours_and_successors_alone(beam: int) -> None:
+    model, (bad, *inputs) = lively_model(), sources(12)
+    poison = 49
+    inputs = [[token for token in source if token != poison] or [5] for source in inputs]
+    with torch.no_grad():
+        model.source_embedding.weight = torch.nn.Parameter(model.source_embedding.weight.clone())
+        model.source_embedding.weight[poison] = math.nan
+    engine, settings = TorchEngine(model), SearchSettings(beam=beam)
+    expected = [engine.translate([source], settings, 10)[0] for source in inputs]
+    search = engine.search(settings, 10)
+    found: dict[int, list[Hypothesis]] = {}
+    # The sentence with the NaN comes first, so that the idle rows of later ones are copies of it.
+    waiting = dict(enumerate(inputs))
+    search.add({100: [*bad, poison]})
+    while waiting or len(search):
+        newcomers = [waiting.popitem() for _ in range(min(3, len(waiting)))]
+        if newcomers:
+            search.add(dict(newcomers))
+        found |= dict(search.advance())
+        if waiting and len(search) < 3:
+            search.add({100 + len(found): [poison]})
+    for number, hypotheses in enumerate(expected):
+        assert [each.ids for each in found[number]] == [each.ids for each in hypotheses]
+    assert found[100] == []
+    with pytest.raises(CheckpointError, match="logits are NaN"):
+        engine.translate([[5], [poison]], settings, 10)
+
+
 def test_the_score_is_what_teacher_forcing_gives() -> None:
     engine, inputs = TorchEngine(lively_model()), sources(40)
     settings = SearchSettings(beam=4, nbest=4)

@@ -1,0 +1,144 @@
+"""Whose turn it is."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headwise.serving import fairness
+from headwise.serving.fairness import FairQueue, Shares, Ticket
+
+
+def ticket(client: str, *items: int) -> Ticket[int, int]:
+    return Ticket.of(client, items, None)  # type: ignore[arg-type]
+
+
+def taken(queue: FairQueue[int, int], most: int = 1000) -> list[int]:
+    found: list[int] = []
+
+    def starts(_: Ticket[int, int], __: int, item: int) -> bool | None:
+        if len(found) == most:
+            return None
+        found.append(item)
+        return True
+
+    queue.take(starts)
+    return found
+
+
+def test_clients_take_turns_and_so_do_a_clients_requests() -> None:
+    queue: FairQueue[int, int] = FairQueue()
+    for each in (ticket("a", 1, 2, 3), ticket("a", 11, 12), ticket("b", 21, 22), ticket("c", 31)):
+        queue.add(each)
+    assert len(queue) == 8
+    assert taken(queue) == [1, 21, 31, 11, 22, 2, 12, 3]
+    assert (len(queue), queue.clients) == (0, [])
+
+
+def test_turns_go_on_where_they_were_interrupted() -> None:
+    queue: FairQueue[int, int] = FairQueue()
+    for each in (ticket("a", 1, 2, 3), ticket("b", 21, 22), ticket("c", 31)):
+        queue.add(each)
+    assert taken(queue, 2) == [1, 21]
+    queue.add(ticket("d", 41))
+    assert taken(queue, 2) == [31, 2]
+    assert taken(queue) == [22, 41, 3]
+
+
+def test_an_item_that_cannot_start_keeps_its_place_and_stops_only_its_own_request() -> None:
+    queue: FairQueue[int, int] = FairQueue()
+    stuck, other = ticket("a", 1, 2), ticket("a", 11, 12)
+    queue.add(stuck)
+    queue.add(other)
+    found: list[int] = []
+
+    def starts(each: Ticket[int, int], _: int, item: int) -> bool:
+        if each is stuck:
+            return False
+        found.append(item)
+        return True
+
+    queue.take(starts)
+    assert (found, len(queue)) == ([11, 12], 2)
+    assert taken(queue) == [1, 2]
+
+
+def test_what_is_removed_never_starts() -> None:
+    queue: FairQueue[int, int] = FairQueue()
+    first, second = ticket("a", 1, 2), ticket("a", 11)
+    queue.add(first)
+    queue.add(second)
+    assert taken(queue, 1) == [1]
+    assert queue.remove(first) == [2]
+    assert queue.remove(first) == []
+    assert taken(queue) == [11]
+    queue.add(ticket("a", 1))
+    assert [each.client for each in queue.clear()] == ["a"]
+    assert (len(queue), queue.waiting_of("a")) == (0, 0)
+
+
+def test_the_share_of_a_client_falls_with_the_number_of_those_who_wait() -> None:
+    queue: FairQueue[int, int] = FairQueue()
+    assert queue.has_room("a", 5000, 100), "nothing else of it waits"
+    queue.add(ticket("a", *range(60)))
+    assert queue.has_room("a", 40, 100)
+    assert not queue.has_room("a", 41, 100)
+    assert queue.has_room("b", 5000, 100)
+    queue.add(ticket("b", 1))
+    assert queue.has_room("b", 49, 100)
+    assert not queue.has_room("b", 50, 100)
+    assert not queue.has_room("a", 1, 100)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(1, 30)), max_size=12))
+def test_no_client_waits_for_more_than_one_item_of_each_other(sizes: list[tuple[str, int]]) -> None:
+    queue: FairQueue[str, int] = FairQueue()
+    for client, size in sizes:
+        queue.add(Ticket.of(client, [client] * size, None))  # type: ignore[arg-type]
+    order: list[str] = []
+
+    def starts(each: Ticket[str, int], _: int, item: str) -> bool:
+        order.append(each.client)
+        return True
+
+    queue.take(starts)
+    assert len(order) == sum(size for _, size in sizes)
+    for client in set(order):
+        places = [place for place, each in enumerate(order) if each == client]
+        for start, end in itertools.pairwise(places):
+            between = order[start + 1 : end]
+            assert len(between) == len(set(between))
+
+
+def test_the_client_that_has_had_least_is_next() -> None:
+    shares = Shares()
+    for client in "ab":
+        shares.wake(client)
+    shares.charge({"a": 3, "b": 1}, 4.0)
+    assert shares.first("ab") == "b"
+    shares.charge({"b": 1}, 4.0)
+    assert shares.first("ab") == "a"
+
+
+def test_a_client_that_was_idle_comes_first_but_only_for_a_while() -> None:
+    shares = Shares()
+    shares.wake("hog")
+    for _ in range(100):
+        shares.charge({"hog": 1}, 1.0)
+    shares.wake("innocent")
+    turns = 0
+    while shares.first(("hog", "innocent")) == "innocent":
+        shares.charge({"innocent": 1}, 0.1)
+        turns += 1
+    assert 1 <= turns <= 15, "not a hundred seconds' worth"
+
+
+def test_compute_times_that_no_longer_matter_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fairness, "_MOST_IDLE_CLIENTS", 10)
+    shares = Shares()
+    for number in range(1000):
+        shares.wake(str(number))
+        shares.charge({str(number): 1}, 1.0)
+        shares.charge({"hog": 1}, 3.0)
+    assert len(shares._used) < 20
