@@ -1,5 +1,6 @@
 """Who may ask what: every route wants a key, but for those that tell the server's health."""
 
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from headwise.serving.models import Models
 from headwise.serving.service import Service
 from tests.conftest import Headwise
 from tests.servers import Running, running, served
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 @dataclass
@@ -56,7 +59,7 @@ def test_every_route_but_health_wants_a_key(guarded: Guarded) -> None:
         concrete = re.sub(r"\{\w+\}", "page.js", path)
         for accept in ("text/html", "application/json"):
             for wrong, status in ((None, 401), ("Bearer hw_wrong", 403)):
-                headers = {"Accept": accept}
+                headers = {"Accept": accept, **FORM}
                 if wrong:
                     headers["Authorization"] = wrong
                 found, answer, _ = guarded.server.ask(method, concrete, b"", headers)
@@ -94,6 +97,8 @@ def test_libretranslates_ways_to_give_a_key(guarded: Guarded) -> None:
     assert ask("POST", "/translate", fields)[0] == 401
     assert ask("GET", f"/languages?api_key={key}")[0] == 200
     assert ask("GET", "/languages?api_key=")[0] == 401
+    assert ask("GET", f"/languages?{'a&' * 2000}api_key={key}")[0] == 401
+    assert ask("POST", "/translate", json.dumps({**fields, "api_key": key}).encode())[0] == 401
     assert ask("POST", "/v1/translate", {"q": "ban", "api_key": key})[0] == 401
 
 
@@ -103,12 +108,12 @@ def test_a_person_gives_the_key_once(guarded: Guarded) -> None:
     assert status == 401
     assert b'<form method="post" action="/session"' in page
     assert "script-src" not in headers["content-security-policy"], "there is none"
-    form = {"Content-Type": "application/x-www-form-urlencoded"}
-    status, page, headers = ask("POST", "/session", b"api_key=wrong", form)
+    assert ask("POST", "/session", f"api_key={guarded.key}".encode())[0] == 415
+    status, page, headers = ask("POST", "/session", b"api_key=wrong", FORM)
     assert status == 403
     assert b"This key is not known here." in page
     assert "set-cookie" not in headers
-    status, _, headers = ask("POST", "/session", f"api_key={guarded.key}".encode(), form)
+    status, _, headers = ask("POST", "/session", f"api_key={guarded.key}".encode(), FORM)
     assert (status, headers["location"]) == (303, "/")
     cookie = headers["set-cookie"]
     assert "HttpOnly" in cookie

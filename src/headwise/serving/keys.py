@@ -11,7 +11,6 @@ import secrets
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
-from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -19,6 +18,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headwise.errors import ConfigError
 from headwise.files import replace_file
+from headwise.serving.forms import urlencoded_fields
+from headwise.serving.limits import RefusedError
 from headwise.serving.logs import log
 
 COOKIE = "headwise_key"
@@ -184,11 +185,12 @@ class BodyKeyGuard:
         await self._app(scope, receive, send)
 
     def _key(self, scope: Scope) -> str | None:
-        query = parse_qs(scope["query_string"].decode("latin-1"))
-        key: object = query.get("api_key", [""])[0]
-        if not key:
-            kind = Headers(scope=scope).get("content-type", "")
-            key = self._key_in(kind, scope["state"]["body"])
+        content_type = Headers(scope=scope).get("content-type", "")
+        try:
+            key: object = urlencoded_fields(scope["query_string"]).get("api_key", [""])[0]
+            key = key or self._key_in(content_type, scope["state"]["body"])
+        except RefusedError:
+            return None
         return key if isinstance(key, str) and key else None
 
 
