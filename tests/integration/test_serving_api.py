@@ -1,5 +1,6 @@
 """The API over real connections: what it answers, and what it says to what is wrong."""
 
+import dataclasses
 import json
 import random
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from libretranslatepy import LibreTranslateAPI
+from prometheus_client.parser import text_string_to_metric_families
 
 from headwise.errors import CheckpointError
 from headwise.interop.ctranslate2_export import export
@@ -20,7 +22,7 @@ from headwise.serving.keys import Keys, add_key
 from headwise.serving.limits import Limits
 from headwise.serving.models import ServedModel
 from headwise.tasks.translation import Candidate, Translator
-from headwise.workflows.serve import load_served
+from headwise.workflows.serve import load_served, printable_name
 from tests.servers import Running, in_languages, running, served
 from tests.small_runs import WORDS
 
@@ -332,6 +334,26 @@ def test_ctranslate2_serves_all_but_attention(trained_run: Path, tmp_path: Path)
         for path, fields in (("/v1/attention", {}), ("/v1/translate", {"alignment": True})):
             status, answer, _ = server.ask("POST", path, {"q": "ban", **fields})
             assert (status, "needs the torch engine" in answer["error"]) == (400, True)
+
+
+def test_a_directory_with_an_odd_name_is_served(trained_run: Path, tmp_path: Path) -> None:
+    run = tmp_path / 'a"b\n\\c{}é'
+    shutil.copytree(trained_run, run)
+    models = load_served([run])
+    assert models[0].name == 'a"b\N{REPLACEMENT CHARACTER}\\c{}é'
+    # safetensors opens no file whose path is not UTF-8: such a name needs another engine.
+    odd = dataclasses.replace(models[0], name=printable_name("x\udcff" + "y" * 10_000))
+    with running([*models, odd]) as server:
+        names = [model["name"] for model in server.ask("GET", "/v1/models")[1]["models"]]
+        assert names == [models[0].name, odd.name]
+        for name in names:
+            _, answer, _ = server.ask("POST", "/v1/translate", {"q": "ban", "model": name})
+            assert answer["model"] == name
+        status, metrics, _ = server.ask("GET", "/metrics")
+        assert status == 200
+        families = text_string_to_metric_families(metrics.decode())
+        labels = {sample.labels.get("model") for family in families for sample in family.samples}
+        assert labels == {None, *names}
 
 
 def test_the_card_tells_the_score_that_was_kept(trained_run: Path, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Who may ask what: every route wants a key, but for those that tell the server's health."""
 
+import hashlib
 import json
 import re
 from collections.abc import Iterator
@@ -122,6 +123,27 @@ def test_a_person_gives_the_key_once(guarded: Guarded) -> None:
     assert ask("GET", "/v1/models", headers={"Cookie": name_and_key})[0] == 200
     assert ask("GET", "/v1/models", headers={"Cookie": f"{name_and_key}x"})[0] == 403
     assert ask("GET", "/v1/models", headers={"Cookie": 'a="; b'})[0] == 401
+
+
+def test_refused_keys_are_logged_by_a_piece_of_their_hash(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[tuple[str, dict[str, object]]] = []
+    monkeypatch.setattr("headwise.serving.keys.log", lambda *event, **f: events.append((*event, f)))
+    ask = guarded.server.ask
+    _, _, headers = ask("GET", "/v1/models", headers={"Authorization": "Bearer hw_wrong"})
+    ask("GET", "/v1/models", headers={"Cookie": "headwise_key=hw_wrong"})
+    ask("POST", "/translate", {"q": "ban", "api_key": "hw_wrong"})
+    ask("GET", "/languages?api_key=hw_wrong")
+    ask("POST", "/session", b"api_key=hw_wrong", FORM)
+    # These present none.
+    ask("GET", "/v1/models")
+    ask("POST", "/session", b"", FORM)
+    digest = hashlib.sha256(b"hw_wrong").hexdigest()[:8]
+    assert [event for event, _ in events] == ["key refused"] * 5
+    assert {(fields["client"], fields["hash"]) for _, fields in events} == {("127.0.0.1", digest)}
+    assert events[0][1]["request"] == headers["x-request-id"]
+    assert "hw_wrong" not in str(events)
 
 
 def test_keys_are_kept_as_hashes(headwise: Headwise, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from headwise import __version__
 from headwise.serving import api, errors, libretranslate, pages
 from headwise.serving.bodies import BodyGuard
+from headwise.serving.clients import TrustedProxies
 from headwise.serving.keys import BodyKeyGuard, KeyGuard, Keys
 from headwise.serving.messages import AttentionRequest, LibreRequest, TranslateRequest
 from headwise.serving.observer import Observer
@@ -18,7 +19,12 @@ from headwise.serving.service import Service
 _KEY_IN_BODY = ("/translate", "/languages")
 
 
-def make_app(service: Service, keys: Keys | None = None, origins: Sequence[str] = ()) -> ASGIApp:
+def make_app(
+    service: Service,
+    keys: Keys | None = None,
+    origins: Sequence[str] = (),
+    proxies: TrustedProxies | None = None,
+) -> ASGIApp:
     """Make the application; with `origins`, pages from there may use it too."""
     guarded = _without_cookies_and_query(make_routes(service, keys))
     if keys is None:
@@ -43,7 +49,7 @@ def make_app(service: Service, keys: Keys | None = None, origins: Sequence[str] 
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
-    return Observer(guarded, service)
+    return Observer(guarded, service, proxies or TrustedProxies())
 
 
 def make_routes(service: Service, keys: Keys | None) -> FastAPI:
