@@ -4,7 +4,7 @@ import errno
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -23,10 +23,16 @@ def flush(file: BinaryIO) -> None:
     os.fsync(file.fileno())
 
 
-def replace_file(path: Path, content: bytes) -> None:
-    """Put a file in the place of another, or of none; readers see the one or the other, whole."""
+def replace_file(
+    path: Path, content: bytes, *, prepare: Callable[[Path], None] = lambda _: None
+) -> None:
+    """Put a file in the place of another, or of none; readers see the one or the other, whole.
+
+    `prepare` may create the new file under its temporary name, with the owner and mode it needs.
+    """
     temporary = _temporary(path)
     try:
+        prepare(temporary)
         write_file(temporary, content)
         temporary.rename(path)
         sync_directory(path.parent)

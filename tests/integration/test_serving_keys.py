@@ -1,5 +1,7 @@
 """Who may ask what: every route wants a key, but for those that tell the server's health."""
 
+import hashlib
+import json
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,6 +19,8 @@ from headwise.serving.models import Models
 from headwise.serving.service import Service
 from tests.conftest import Headwise
 from tests.servers import Running, running, served
+
+FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
 
 @dataclass
@@ -56,7 +60,7 @@ def test_every_route_but_health_wants_a_key(guarded: Guarded) -> None:
         concrete = re.sub(r"\{\w+\}", "page.js", path)
         for accept in ("text/html", "application/json"):
             for wrong, status in ((None, 401), ("Bearer hw_wrong", 403)):
-                headers = {"Accept": accept}
+                headers = {"Accept": accept, **FORM}
                 if wrong:
                     headers["Authorization"] = wrong
                 found, answer, _ = guarded.server.ask(method, concrete, b"", headers)
@@ -94,6 +98,8 @@ def test_libretranslates_ways_to_give_a_key(guarded: Guarded) -> None:
     assert ask("POST", "/translate", fields)[0] == 401
     assert ask("GET", f"/languages?api_key={key}")[0] == 200
     assert ask("GET", "/languages?api_key=")[0] == 401
+    assert ask("GET", f"/languages?{'a&' * 2000}api_key={key}")[0] == 401
+    assert ask("POST", "/translate", json.dumps({**fields, "api_key": key}).encode())[0] == 401
     assert ask("POST", "/v1/translate", {"q": "ban", "api_key": key})[0] == 401
 
 
@@ -103,12 +109,12 @@ def test_a_person_gives_the_key_once(guarded: Guarded) -> None:
     assert status == 401
     assert b'<form method="post" action="/session"' in page
     assert "script-src" not in headers["content-security-policy"], "there is none"
-    form = {"Content-Type": "application/x-www-form-urlencoded"}
-    status, page, headers = ask("POST", "/session", b"api_key=wrong", form)
+    assert ask("POST", "/session", f"api_key={guarded.key}".encode())[0] == 415
+    status, page, headers = ask("POST", "/session", b"api_key=wrong", FORM)
     assert status == 403
     assert b"This key is not known here." in page
     assert "set-cookie" not in headers
-    status, _, headers = ask("POST", "/session", f"api_key={guarded.key}".encode(), form)
+    status, _, headers = ask("POST", "/session", f"api_key={guarded.key}".encode(), FORM)
     assert (status, headers["location"]) == (303, "/")
     cookie = headers["set-cookie"]
     assert "HttpOnly" in cookie
@@ -117,6 +123,27 @@ def test_a_person_gives_the_key_once(guarded: Guarded) -> None:
     assert ask("GET", "/v1/models", headers={"Cookie": name_and_key})[0] == 200
     assert ask("GET", "/v1/models", headers={"Cookie": f"{name_and_key}x"})[0] == 403
     assert ask("GET", "/v1/models", headers={"Cookie": 'a="; b'})[0] == 401
+
+
+def test_refused_keys_are_logged_by_a_piece_of_their_hash(
+    guarded: Guarded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    events: list[tuple[str, dict[str, object]]] = []
+    monkeypatch.setattr("headwise.serving.keys.log", lambda *event, **f: events.append((*event, f)))
+    ask = guarded.server.ask
+    _, _, headers = ask("GET", "/v1/models", headers={"Authorization": "Bearer hw_wrong"})
+    ask("GET", "/v1/models", headers={"Cookie": "headwise_key=hw_wrong"})
+    ask("POST", "/translate", {"q": "ban", "api_key": "hw_wrong"})
+    ask("GET", "/languages?api_key=hw_wrong")
+    ask("POST", "/session", b"api_key=hw_wrong", FORM)
+    # These present none.
+    ask("GET", "/v1/models")
+    ask("POST", "/session", b"", FORM)
+    digest = hashlib.sha256(b"hw_wrong").hexdigest()[:8]
+    assert [event for event, _ in events] == ["key refused"] * 5
+    assert {(fields["client"], fields["hash"]) for _, fields in events} == {("127.0.0.1", digest)}
+    assert events[0][1]["request"] == headers["x-request-id"]
+    assert "hw_wrong" not in str(events)
 
 
 def test_keys_are_kept_as_hashes(headwise: Headwise, tmp_path: Path) -> None:

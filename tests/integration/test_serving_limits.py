@@ -29,7 +29,8 @@ def translator(trained_run: Path) -> Translator:
 @pytest.fixture(scope="module")
 def process(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A server of its own, whose memory can be looked at."""
-    with start_serve(trained_run, tmp_path_factory.mktemp("serve")) as server:
+    directory = tmp_path_factory.mktemp("serve")
+    with start_serve(trained_run, directory, "--trusted-proxy", "127.0.0.0/8") as server:
         yield server
 
 
@@ -163,6 +164,20 @@ def test_a_body_that_is_too_large_is_refused_while_it_comes(
 ) -> None:
     refused_while_sending(process, chunked=chunked, megabytes=200)
     assert process.translate("ban")
+
+
+def test_a_bad_chunk_after_a_refusal_leaves_no_traceback(
+    trained_run: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = Limits(body_bytes=10)
+    with running([served(trained_run)], limits=limits) as server, server.connect() as connection:
+        kind = {"Content_Type": "application/json", "Transfer_Encoding": "chunked"}
+        connection.sendall(head(server, **kind) + b"14\r\n" + b" " * 20 + b"\r\n")
+        assert received(connection).startswith(b"HTTP/1.1 413")
+        connection.sendall(b"no chunk\r\n")
+        assert is_closed(connection)
+        assert server.ask("GET", "/healthz")[0] == 200
+    assert [record for record in caplog.records if record.exc_info] == []
 
 
 def received(connection: socket.socket) -> bytes:
@@ -333,15 +348,21 @@ def test_a_full_queue_sends_the_rest_away(trained_run: Path) -> None:
 def test_logs_are_json_without_what_users_wrote(process: Running) -> None:
     process.translate("geheimnis")
     process.ask("POST", "/v1/translate", {"q": "geheimnis", "model": "geheimnis"})
-    process.ask("GET", "/geheimnis?geheimnis=geheimnis")
+    _, _, headers = process.ask(
+        "GET", "/geheimnis?geheimnis=geheimnis", headers={"X-Forwarded-For": "203.0.113.9"}
+    )
     process.ask("POST", "/translate", {"q": "geheimnis\0", "source": "geheimnis", "target": "y"})
     log = process.log.read_text()
     assert "geheimnis" not in log
     lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
     requests = [line for line in lines if line["event"] == "request"]
-    assert {"time", "level", "method", "route", "status", "seconds"} <= set(requests[-1])
+    fields = {"time", "level", "method", "route", "status", "seconds", "request", "client"}
+    assert fields <= set(requests[-1])
     assert any(line.get("characters") == 9 and line["status"] == 200 for line in requests)
-    assert any(line["route"] == "none" and line["status"] == 404 for line in requests)
+    (forwarded,) = [line for line in requests if line["client"] == "203.0.113.9"]
+    assert (forwarded["route"], forwarded["status"]) == ("none", 404)
+    assert forwarded["proxy"] == "127.0.0.1"
+    assert forwarded["request"] == headers["x-request-id"]
 
 
 def test_many_bodies_at_once_have_a_limit_together(trained_run: Path) -> None:

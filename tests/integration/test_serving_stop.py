@@ -195,6 +195,8 @@ def test_what_cannot_be_served_is_told_in_a_line(headwise: Headwise, trained_run
     for origin in ("https://example.org/", "example.org", "https://a b"):
         code, _, errors = headwise("serve", str(trained_run), "--cors", origin)
         assert (code, f"{origin!r} is not an origin" in errors) == (2, True)
+    code, _, errors = headwise("serve", str(trained_run), "--trusted-proxy", "proxy.example")
+    assert (code, "a trusted proxy is an address or a network" in errors) == (2, True)
     code, _, errors = headwise("serve", str(trained_run), str(trained_run), "--port", "0")
     assert (code, "two runs are called 'run'" in errors) == (2, True)
 

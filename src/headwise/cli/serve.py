@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headwise.cli.engine_options import engine_options
+from headwise.cli.output import visible
 from headwise.cli.text_options import FILE
 from headwise.serving.limits import Limits
 
@@ -56,6 +57,13 @@ def _origin(given: str) -> str:
     multiple=True,
     callback=lambda _, __, given: [_origin(each) for each in given],
     help="Let pages from there use the API.",
+)
+@click.option(
+    "--trusted-proxy",
+    "trusted_proxies",
+    metavar="ADDRESS",
+    multiple=True,
+    help="Take clients' addresses from the X-Forwarded-For of this proxy or network.",
 )
 @click.option(
     "--max-characters",
@@ -116,6 +124,7 @@ def serve(
     key_file: Path | None,
     new_key: str | None,
     origins: tuple[str, ...],
+    trusted_proxies: tuple[str, ...],
     max_characters: int,
     max_queue: int,
     max_cost: int,
@@ -136,6 +145,7 @@ def serve(
         raise ConfigError(
             f"serving needs {', '.join(missing)}: install with pip install 'headwise[serve]'"
         )
+    from headwise.serving.clients import TrustedProxies
     from headwise.serving.keys import Keys, add_key
 
     if new_key is not None:
@@ -150,6 +160,7 @@ def serve(
             "--workers is for torch on CPU: CTranslate2 uses all cores, and a GPU has one queue"
         )
     keys = None if key_file is None else Keys(key_file)
+    proxies = TrustedProxies(trusted_proxies)
 
     from headwise.serving.compute import computer, until_nothing_computes
     from headwise.serving.server import listen, make_server
@@ -180,6 +191,8 @@ def serve(
             languages = f"{model.source} to {model.target}"
             if not model.has_languages:
                 languages = "by name only: its config has no data.source_language, target_language"
-            click.echo(f"{model.name}: {languages}, using {model.translator.name}", err=True)
-        server = make_server(models, limits=limits, keys=keys, origins=origins)
+            click.echo(
+                f"{model.name}: {languages}, using {visible(model.translator.name)}", err=True
+            )
+        server = make_server(models, limits=limits, keys=keys, origins=origins, proxies=proxies)
         run_server(server, listener, lambda address: click.echo(f"serving at {address}"))

@@ -1,6 +1,9 @@
 """The API's own routes: everything that a Translator gives."""
 
+from typing import Any
+
 from fastapi import APIRouter, Request
+from pydantic import BaseModel
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from headwise.serving.errors import ERRORS, problem
@@ -15,6 +18,7 @@ from headwise.serving.messages import (
     TranslateAnswer,
     TranslateRequest,
 )
+from headwise.serving.parsing import json_request
 from headwise.serving.service import Service
 
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
@@ -46,8 +50,10 @@ def routes(service: Service) -> APIRouter:
         summary="Translate, with candidates, scores, tokens and alignment",
         response_model_exclude_none=True,
         responses=ERRORS,
+        openapi_extra=_body(TranslateRequest),
     )
-    async def translate(request: Request, asked: TranslateRequest) -> TranslateAnswer:
+    async def translate(request: Request) -> TranslateAnswer:
+        asked = await json_request(request, TranslateRequest, service.limits)
         return await service.for_client(request, _translate(service, asked, request))
 
     @router.post(
@@ -55,8 +61,10 @@ def routes(service: Service) -> APIRouter:
         summary="Every attention weight of a text's sentences and their translations",
         response_model=AttentionAnswer,
         responses=ERRORS,
+        openapi_extra=_body(AttentionRequest),
     )
-    async def attention(request: Request, asked: AttentionRequest) -> Response:
+    async def attention(request: Request) -> Response:
+        asked = await json_request(request, AttentionRequest, service.limits)
         return await service.for_client(request, _attention(service, asked, request))
 
     return router
@@ -101,6 +109,12 @@ def _reasons(service: Service) -> str:
         return "starting or stopping"
     broken = [f"{name} {reason}" for name, reason in service.broken().items()]
     return ", ".join(broken) or "the thread that computes"
+
+
+def _body(kind: type[BaseModel]) -> dict[str, Any]:
+    """Describe a body for OpenAPI: FastAPI does not know what our own parser reads."""
+    schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
 async def _attention(service: Service, asked: AttentionRequest, request: Request) -> Response:

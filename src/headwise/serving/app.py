@@ -5,28 +5,37 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from starlette.middleware.cors import CORSMiddleware
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headwise import __version__
 from headwise.serving import api, errors, libretranslate, pages
 from headwise.serving.bodies import BodyGuard
+from headwise.serving.clients import TrustedProxies
 from headwise.serving.keys import BodyKeyGuard, KeyGuard, Keys
-from headwise.serving.limits import RefusedError
-from headwise.serving.messages import LibreRequest
+from headwise.serving.messages import AttentionRequest, LibreRequest, TranslateRequest
 from headwise.serving.observer import Observer
 from headwise.serving.service import Service
 
 _KEY_IN_BODY = ("/translate", "/languages")
 
 
-def make_app(service: Service, keys: Keys | None = None, origins: Sequence[str] = ()) -> ASGIApp:
+def make_app(
+    service: Service,
+    keys: Keys | None = None,
+    origins: Sequence[str] = (),
+    proxies: TrustedProxies | None = None,
+) -> ASGIApp:
     """Make the application; with `origins`, pages from there may use it too."""
-    guarded: ASGIApp = make_routes(service, keys)
+    guarded = _without_cookies_and_query(make_routes(service, keys))
     if keys is None:
         guarded = BodyGuard(guarded, service.limits)
     else:
+
+        def key_in(content_type: str, body: bytes) -> object:
+            return libretranslate.fields_of(content_type, body, service.limits).get("api_key")
+
         guarded = BodyKeyGuard(
-            guarded, keys, paths=_KEY_IN_BODY, key_in=_key_in, refuse=pages.refuse
+            guarded, keys, paths=_KEY_IN_BODY, key_in=key_in, refuse=pages.refuse
         )
         guarded = BodyGuard(guarded, service.limits)
         # Whoever has no key is refused before anything is read; where it is to be read, after.
@@ -40,7 +49,7 @@ def make_app(service: Service, keys: Keys | None = None, origins: Sequence[str] 
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
-    return Observer(guarded, service)
+    return Observer(guarded, service, proxies or TrustedProxies())
 
 
 def make_routes(service: Service, keys: Keys | None) -> FastAPI:
@@ -75,8 +84,8 @@ def _describe(app: FastAPI, *, has_keys: bool) -> None:
     """Complete the OpenAPI description with what FastAPI cannot know."""
     schema = app.openapi()
     components = schema["components"]
-    libre = LibreRequest.model_json_schema()
-    components["schemas"]["LibreRequest"] = libre
+    for kind in (TranslateRequest, AttentionRequest, LibreRequest):
+        components["schemas"][kind.__name__] = kind.model_json_schema()
     if has_keys:
         components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         for path, operations in schema["paths"].items():
@@ -85,8 +94,18 @@ def _describe(app: FastAPI, *, has_keys: bool) -> None:
                     operation["security"] = [{"key": []}]
 
 
-def _key_in(content_type: str, body: bytes) -> object:
-    try:
-        return libretranslate.fields_of(content_type, body).get("api_key")
-    except RefusedError:
-        return None
+def _without_cookies_and_query(app: ASGIApp) -> ASGIApp:
+    """Hide from the routes what only the guards read.
+
+    FastAPI parses both for every route, and the parser of cookies takes seconds for a header full
+    of backslashes on some Pythons.
+    """
+
+    async def bare(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            headers = [header for header in scope["headers"] if header[0] != b"cookie"]
+            # The route is entered into the scope that the Observer has.
+            scope.update(headers=headers, query_string=b"")
+        await app(scope, receive, send)
+
+    return bare

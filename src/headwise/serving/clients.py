@@ -5,6 +5,9 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from headwise.errors import ConfigError
 
+_MOST_HOPS = 20
+"""Proxies between a client and this server: a header may have thousands of addresses."""
+
 
 class TrustedProxies:
     """Reverse proxies whose X-Forwarded-For header is believed."""
@@ -29,7 +32,7 @@ class TrustedProxies:
         client; what stands before it was sent by the client and proves nothing.
         """
         address = peer
-        hops = [hop.strip() for value in forwarded for hop in value.split(",")]
+        hops = [hop.strip() for hop in ",".join(forwarded).rsplit(",", _MOST_HOPS)[-_MOST_HOPS:]]
         while hops and self.trusts(address):
             parsed = _parsed(hops.pop())
             if parsed is None:

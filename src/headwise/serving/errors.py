@@ -1,10 +1,9 @@
 """Errors as answers: {"error": "a sentence"}, as LibreTranslate's clients expect them."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.exceptions import RequestValidationError
+from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse
@@ -37,16 +36,17 @@ def refused(refusal: RefusedError) -> JSONResponse:
     return problem(refusal.status, str(refusal), headers)
 
 
-def sentence_of(errors: Sequence[Any]) -> str:
-    """Say what is wrong with the first of the fields that are; quote nothing but its name."""
-    error = errors[0]
-    if error["type"] in ("json_invalid", "model_attributes_type"):
-        return "the body is not a JSON object, or not said to be one by its Content-Type"
-    # Of a field that may be one of two things, pydantic names which of them it means.
-    place = ".".join(str(part) for part in error["loc"] if part not in ("body", "str", "list[str]"))
-    message = str(error["msg"])
-    message = message[:1].lower() + message[1:]
-    return f"{place[:_LONGEST_NAME]}: {message}" if place else f"the body: {message}"
+def sentence_of(error: ValidationError) -> str:
+    """Say what is wrong with the first wrong field; quote nothing but its name."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = ".".join(map(str, first["loc"]))
+    message = first["msg"]
+    return f"{place}: {message[:1].lower()}{message[1:]}"
+
+
+def unknown_field(name: str) -> str:
+    """Say that a request has a field which its route does not know."""
+    return f"{name[:_LONGEST_NAME]}: there is no such field"
 
 
 def install(app: FastAPI) -> None:
@@ -55,10 +55,6 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(RequestError)
     async def on_request_error(_: Request, error: RequestError) -> JSONResponse:
         return refused(error) if isinstance(error, RefusedError) else problem(400, str(error))
-
-    @app.exception_handler(RequestValidationError)
-    async def on_invalid(_: Request, error: RequestValidationError) -> JSONResponse:
-        return problem(400, sentence_of(error.errors()))
 
     @app.exception_handler(HTTPException)
     async def on_http(_: Request, error: HTTPException) -> JSONResponse:

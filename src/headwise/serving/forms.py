@@ -5,27 +5,60 @@ of e-mail do, which know comments in parentheses, encoded words and parts within
 """
 
 import re
-from urllib.parse import parse_qs
+from binascii import a2b_qp
 
 from headwise.serving.limits import RefusedError
 
+FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+
 _MOST_FIELDS = 1000
+_MOST_LONE_PERCENTS = 1000
 _LONGEST_HEAD = 1000
 """Bytes before a part's content: its name, and what else clients say about it."""
 
+_LONE_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _BOUNDARY = re.compile(r';\s*boundary=(?:"([^"]{1,70})"|([^\s";]{1,70}))', re.IGNORECASE)
 _NAME = re.compile(rb';\s*name=(?:"([^"]*)"|([^\s";]+))', re.IGNORECASE)
 _DISPOSITION = b"content-disposition:"
 
 
+def media_type(content_type: str) -> str:
+    """Return a Content-Type without its parameters, in lower case."""
+    return content_type.partition(";")[0].strip().lower()
+
+
 def form_fields(content_type: str, body: bytes) -> dict[str, list[str]]:
     """Return the values of each field of a form of either kind."""
-    if content_type.partition(";")[0].strip().lower() == "multipart/form-data":
-        return _multipart(content_type, body)
-    try:
-        return parse_qs(text_of(body), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
-    except ValueError as error:
-        raise RefusedError(400, f"a form may have {_MOST_FIELDS:,} fields at most") from error
+    kind = media_type(content_type)
+    if kind not in FORMS:
+        raise RefusedError(415, f"send a form, with one of the Content-Types {', '.join(FORMS)}")
+    return _multipart(content_type, body) if kind == FORMS[1] else urlencoded_fields(body)
+
+
+def urlencoded_fields(content: bytes) -> dict[str, list[str]]:
+    """Return the values of each field of a form in one line, or of a query."""
+    pairs = content.split(b"&", _MOST_FIELDS)
+    if len(pairs) > _MOST_FIELDS:
+        raise RefusedError(400, f"a form may have {_MOST_FIELDS:,} fields at most")
+    fields: dict[str, list[str]] = {}
+    for pair in pairs:
+        name, _, value = pair.partition(b"=")
+        if pair:
+            fields.setdefault(_unquoted(name), []).append(_unquoted(value))
+    return fields
+
+
+def _unquoted(quoted: bytes) -> str:
+    """Decode `+` and `%XX`.
+
+    Quoted-printable differs only in having "=" for "%", and is decoded in C: `urllib.parse` makes
+    a list of all escapes, which takes 190 MB and 0.3 seconds for a megabyte of them.
+    """
+    escaped, lone = _LONE_PERCENT.subn(b"%25", quoted, _MOST_LONE_PERCENTS)
+    if lone == _MOST_LONE_PERCENTS:
+        raise _no_form()
+    marked = escaped.replace(b"+", b" ").replace(b"=", b"%3D").replace(b"%", b"=")
+    return text_of(a2b_qp(marked))
 
 
 def text_of(content: bytes) -> str:

@@ -4,14 +4,17 @@ A key is 32 random bytes, so that there is no dictionary to try against its SHA-
 would only slow the server down. The file has a line for each: the hash and the name of its holder.
 """
 
+import fcntl
 import hashlib
 import hmac
+import os
 import re
 import secrets
+import stat
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from urllib.parse import parse_qs
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -19,6 +22,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headwise.errors import ConfigError
 from headwise.files import replace_file
+from headwise.serving.forms import urlencoded_fields
+from headwise.serving.limits import RefusedError
 from headwise.serving.logs import log
 
 COOKIE = "headwise_key"
@@ -30,6 +35,8 @@ Refuse = Callable[[Scope, bool], Response]
 
 _LINE = re.compile(r"([0-9a-f]{64}) (\S+)")
 _NAME = re.compile(r"[\w.@-]{1,64}")
+
+_FIRST_LINE = "# SHA-256 of each key, and whose it is. Remove a line to revoke a key.\n"
 
 _LOOK_SECONDS = 1.0
 """How long a file that was changed may go unnoticed."""
@@ -114,19 +121,63 @@ def add_key(path: Path, name: str) -> str:
     """Make a key for somebody, add it to a file of keys, and return it: it is not kept."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{name!r} is no name for a key: use letters, digits, '.', '-' and '_'")
-    if path.exists():
-        _names_in(path)
-        before = path.read_text("utf-8").rstrip("\n") + "\n"
-    else:
-        before = "# SHA-256 of each key, and whose it is. Remove a line to revoke a key.\n"
+    path = path.resolve()
     key = f"hw_{secrets.token_urlsafe(32)}"
-    replace_file(path.resolve(), f"{before}{_digest(key)} {name}\n".encode())
-    path.chmod(0o600)
+    with _locked(path.parent):
+        owner, before = None, _FIRST_LINE
+        if path.exists():
+            _names_in(path)
+            owner, before = path.stat(), path.read_text("utf-8").rstrip("\n") + "\n"
+        content = f"{before}{_digest(key)} {name}\n".encode()
+        replace_file(path, content, prepare=lambda new: _make_private(new, path, owner))
     return key
+
+
+@contextmanager
+def _locked(directory: Path) -> Iterator[None]:
+    """Let one process at a time change the files of a directory.
+
+    A lock on a file that is replaced would be a lock on the one that is no longer there.
+    """
+    handle = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _make_private(new: Path, path: Path, before: os.stat_result | None) -> None:
+    """Create the file that takes the place of another, with the other's owner and mode."""
+    new.unlink(missing_ok=True)  # A killed process may have had the same number.
+    new.touch(0o600)
+    if before is None:
+        return
+    made = new.stat()
+    if (made.st_uid, made.st_gid) != (before.st_uid, before.st_gid):
+        try:
+            os.chown(new, before.st_uid, before.st_gid)
+        except PermissionError as error:
+            raise ConfigError(
+                f"{path}: not changed: only root can keep its owner, user {before.st_uid} and "
+                f"group {before.st_gid}: run this as that user or as root"
+            ) from error
+    new.chmod(stat.S_IMODE(before.st_mode))
 
 
 def _digest(key: str) -> str:
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def admit(scope: Scope, keys: Keys, key: str) -> bool:
+    """Return whether a key is known, and note whose it is; log one that is not, by its hash."""
+    holder, state = keys.holder(key), scope["state"]
+    if holder is None:
+        log("key refused", **state["facts"], hash=_digest(key)[:8])
+        return False
+    state["facts"]["key"] = holder
+    state["client"] = f"key {holder}"
+    return True
 
 
 class KeyGuard:
@@ -147,10 +198,10 @@ class KeyGuard:
             await self._app(scope, receive, send)
             return
         key = _key_of(Headers(scope=scope))
-        holder = None if key is None else self._keys.holder(key)
-        if holder is not None:
-            scope["state"]["facts"]["key"] = holder
-        elif key is not None or scope["path"] not in self._left_open:
+        may_pass = (
+            scope["path"] in self._left_open if key is None else admit(scope, self._keys, key)
+        )
+        if not may_pass:
             await self._refuse(scope, key is not None)(scope, receive, send)
             return
         await self._app(scope, receive, send)
@@ -176,19 +227,18 @@ class BodyKeyGuard:
         facts = scope.get("state", {}).get("facts", {})
         if scope["type"] == "http" and scope["path"] in self._paths and "key" not in facts:
             key = self._key(scope)
-            holder = None if key is None else self._keys.holder(key)
-            if holder is None:
+            if key is None or not admit(scope, self._keys, key):
                 await self._refuse(scope, key is not None)(scope, receive, send)
                 return
-            facts["key"] = holder
         await self._app(scope, receive, send)
 
     def _key(self, scope: Scope) -> str | None:
-        query = parse_qs(scope["query_string"].decode("latin-1"))
-        key: object = query.get("api_key", [""])[0]
-        if not key:
-            kind = Headers(scope=scope).get("content-type", "")
-            key = self._key_in(kind, scope["state"]["body"])
+        content_type = Headers(scope=scope).get("content-type", "")
+        try:
+            key: object = urlencoded_fields(scope["query_string"]).get("api_key", [""])[0]
+            key = key or self._key_in(content_type, scope["state"]["body"])
+        except RefusedError:
+            return None
         return key if isinstance(key, str) and key else None
 
 

@@ -1,22 +1,21 @@
 """LibreTranslate's routes, for the clients that it has already: JSON, and both kinds of forms."""
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request
-from pydantic import ValidationError
 
 from headwise.inspect.languages import language_name
-from headwise.serving.errors import ERRORS, sentence_of
-from headwise.serving.forms import form_fields, text_of
-from headwise.serving.limits import RefusedError
+from headwise.serving.errors import ERRORS
+from headwise.serving.forms import FORMS, form_fields, media_type
+from headwise.serving.limits import Limits, RefusedError
 from headwise.serving.messages import DetectedLanguage, LibreAnswer, LibreLanguage, LibreRequest
+from headwise.serving.parsing import checked, is_json, read_json
 from headwise.serving.service import Service
 from headwise.tasks.translation import Translation, join
 
 _SCHEMA = {"schema": {"$ref": "#/components/schemas/LibreRequest"}}
-_CONTENT = ("application/json", "application/x-www-form-urlencoded", "multipart/form-data")
+_CONTENT = ("application/json", *FORMS)
 _BODY = {"requestBody": {"required": True, "content": dict.fromkeys(_CONTENT, _SCHEMA)}}
 
 
@@ -33,11 +32,8 @@ def routes(service: Service) -> APIRouter:
         openapi_extra=_BODY,
     )
     async def translate(request: Request) -> LibreAnswer:
-        fields = fields_of(request.headers.get("content-type", ""), await request.body())
-        try:
-            asked = LibreRequest.model_validate(fields)
-        except ValidationError as error:
-            raise RefusedError(400, sentence_of(error.errors())) from error
+        content_type = request.headers.get("content-type", "")
+        asked = checked(LibreRequest, fields_of(content_type, await request.body(), service.limits))
         return await service.for_client(request, _translate(service, asked, request))
 
     @router.get(
@@ -86,18 +82,13 @@ def _alternatives(translation: Translation) -> list[str]:
     return [join(translation.parts, rank) for rank in range(1, most)]
 
 
-def fields_of(content_type: str, body: bytes) -> dict[str, Any]:
-    """Return the fields of a request, in whichever of three ways it states them."""
-    kind = content_type.partition(";")[0].strip().lower()
-    if kind in ("application/x-www-form-urlencoded", "multipart/form-data"):
+def fields_of(content_type: str, body: bytes, limits: Limits) -> dict[str, Any]:
+    """Return the fields of a request, which is JSON or a form as its Content-Type says."""
+    if is_json(content_type):
+        return read_json(body, limits)
+    if media_type(content_type) in FORMS:
         return _single(form_fields(content_type, body))
-    try:
-        fields = json.loads(text_of(body))
-    except (ValueError, RecursionError) as error:
-        raise RefusedError(400, "the body is not JSON, and not said to be a form") from error
-    if not isinstance(fields, dict):
-        raise RefusedError(400, "the body must be an object with the fields q, source and target")
-    return fields
+    raise RefusedError(415, f"send the request with one of the Content-Types {', '.join(_CONTENT)}")
 
 
 def _single(fields: Mapping[str, list[str]]) -> dict[str, Any]:

@@ -2,12 +2,29 @@
 
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic_core import PydanticCustomError
 
 from headwise.tasks.translation import Candidate, Translation
 
+
+def _check_texts(given: object) -> object:
+    """Stop at the first entry that is not a string: the union would make an error for each."""
+    if not isinstance(given, str | list):
+        raise PydanticCustomError("texts", "input should be a string or a list of strings")
+    if isinstance(given, list):
+        for number, entry in enumerate(given):
+            if not isinstance(entry, str):
+                raise PydanticCustomError(
+                    "texts", "entry {number} should be a string", {"number": number}
+                )
+    return given
+
+
 Texts = Annotated[
-    str | list[str], Field(description="A text or several; lines and sentences are cut apart.")
+    str | list[str],
+    BeforeValidator(_check_texts),
+    Field(description="A text or several; lines and sentences are cut apart."),
 ]
 
 

@@ -1,12 +1,13 @@
 """What is said of every request, and with every answer: metrics, a line of log, headers."""
 
+import secrets
 import time
 from typing import Any
 
-from starlette.datastructures import MutableHeaders
+from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from headwise.serving.clients import client_group
+from headwise.serving.clients import TrustedProxies, client_group
 from headwise.serving.errors import problem
 from headwise.serving.logs import log
 from headwise.serving.service import Service
@@ -28,10 +29,14 @@ _QUIET = ("/healthz", "/readyz", "/metrics")
 
 
 class Observer:
-    """Count, time and log requests; add headers that keep browsers careful."""
+    """Count, time and log requests; add headers that keep browsers careful.
 
-    def __init__(self, app: ASGIApp, service: Service) -> None:
-        self._app, self._service = app, service
+    In `scope["state"]`, `facts` is what the log says of a request, and `client` is what limits
+    count its work under: an address here, a key's holder once that is known.
+    """
+
+    def __init__(self, app: ASGIApp, service: Service, proxies: TrustedProxies) -> None:
+        self._app, self._service, self._proxies = app, service, proxies
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -41,9 +46,8 @@ class Observer:
             # Answered as GET is; whoever writes it to the connection leaves its body out.
             scope = {**scope, "method": "GET"}
         begin = time.perf_counter()
-        facts: dict[str, Any] = {}
-        address = scope["client"][0] if scope.get("client") else ""
-        scope.setdefault("state", {}).update(facts=facts, client=client_group(address))
+        facts = self._facts_of(scope)
+        scope.setdefault("state", {}).update(facts=facts, client=client_group(facts["client"]))
         status = 0
 
         async def watched_send(message: Message) -> None:
@@ -51,6 +55,7 @@ class Observer:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(raw=message.setdefault("headers", []))
+                headers["X-Request-Id"] = facts["request"]
                 for name, value in _HEADERS.items():
                     headers.setdefault(name, value)
             await send(message)
@@ -63,6 +68,13 @@ class Observer:
                 await answer(scope, receive, watched_send)
         finally:
             self._record(scope, status, time.perf_counter() - begin, facts)
+
+    def _facts_of(self, scope: Scope) -> dict[str, Any]:
+        """Name a request, and who sent it: an id from the client could be anything."""
+        peer = scope["client"][0] if scope.get("client") else ""
+        address = self._proxies.client(peer, Headers(scope=scope).getlist("x-forwarded-for"))
+        facts = {"request": secrets.token_hex(8), "client": address}
+        return facts if address == peer else {**facts, "proxy": peer}
 
     def _record(self, scope: Scope, status: int, seconds: float, facts: dict[str, Any]) -> None:
         # The route as it is written in the code, never the path that was asked for.

@@ -13,7 +13,7 @@ from starlette.types import Scope
 from headwise.inspect.explorer_files import explorer_script, explorer_style
 from headwise.serving.errors import problem
 from headwise.serving.forms import form_fields
-from headwise.serving.keys import COOKIE, Keys
+from headwise.serving.keys import COOKIE, Keys, admit
 
 SIGN_IN = "/session"
 
@@ -60,7 +60,7 @@ def routes(app: FastAPI, keys: Keys | None) -> APIRouter:
         key = fields.get("api_key", [""])[0]
         if keys is None:
             return problem(404, "this server asks for no key")
-        if keys.holder(key) is None:
+        if not key or not admit(request.scope, keys, key):
             return key_page(wrong=bool(key))
         answer = RedirectResponse("/", 303)
         # Out of reach of scripts, and gone with the browser's window.

@@ -66,6 +66,10 @@ class GuardedProtocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, as everything else is answered, and hang up."""
+        if self.conn.our_state not in (h11.IDLE, h11.SEND_RESPONSE):
+            # The request was refused before its body had come, and the rest of it is not HTTP.
+            self.transport.close()
+            return
         content = b'{"error":"this is not a request that HTTP knows"}'
         headers = {
             "Content-Type": "application/json",

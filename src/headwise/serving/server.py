@@ -12,6 +12,7 @@ import uvicorn
 from headwise.errors import ConfigError
 from headwise.serving import logs
 from headwise.serving.app import make_app
+from headwise.serving.clients import TrustedProxies
 from headwise.serving.keys import Keys
 from headwise.serving.limits import Limits
 from headwise.serving.logs import log
@@ -75,6 +76,7 @@ def make_server(
     limits: Limits | None = None,
     keys: Keys | None = None,
     origins: Sequence[str] = (),
+    proxies: TrustedProxies | None = None,
 ) -> Server:
     """Make a server that is told its sockets when it is run."""
     service = Service(Models(models), limits or Limits(), Metrics())
@@ -84,7 +86,7 @@ def make_server(
         most_connections = _raise_file_limit() - _SPARE_FILES
 
     config = uvicorn.Config(
-        make_app(service, keys, origins),
+        make_app(service, keys, origins, proxies),
         http=Protocol,
         ws="none",
         loop="asyncio",

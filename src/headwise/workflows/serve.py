@@ -21,6 +21,8 @@ from headwise.serving.workers import Workers
 from headwise.tasks.translation import Translator
 from headwise.workflows.translators import EngineName, Quantization, load_translator
 
+_LONGEST_NAME = 100
+
 
 def load_served(
     runs: Sequence[Path],
@@ -36,10 +38,20 @@ def load_served(
         translator = load_translator(
             run, engine=engine, quantization=quantization, checkpoint=checkpoint, device=device
         )
-        name = run.resolve().name
+        name = printable_name(run.resolve().name)
         card = model_card(RunDirectory(run), translator, engine)
         models.append(ServedModel(name=name, translator=translator, card=card))
     return models
+
+
+def printable_name(name: str) -> str:
+    """Return a directory's name as logs, metrics and JSON can hold it.
+
+    A name may have line ends, and bytes that are not UTF-8: they are surrogates in a str, which
+    cannot be encoded.
+    """
+    short = name if len(name) <= _LONGEST_NAME else f"{name[:_LONGEST_NAME]}…"
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in short)
 
 
 @contextmanager

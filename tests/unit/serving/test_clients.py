@@ -1,3 +1,5 @@
+from ipaddress import ip_address
+
 import pytest
 
 from headwise.errors import ConfigError
@@ -22,6 +24,20 @@ def test_what_a_client_puts_before_its_own_address_is_not_believed() -> None:
     assert proxies.client("10.0.0.1", ["not an address"]) == "10.0.0.1"
     assert proxies.client("10.0.0.1", []) == "10.0.0.1"
     assert proxies.client("192.0.2.1", ["203.0.113.5"]) == "192.0.2.1"
+
+
+def test_only_the_last_addresses_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_at = []
+    monkeypatch.setattr(
+        "headwise.serving.clients.ip_address",
+        lambda address: looked_at.append(address) or ip_address(address),
+    )
+    proxies = TrustedProxies(["10.0.0.0/8"])
+    assert proxies.client("10.0.0.1", ["192.0.2.7", "10.0.0.2," * 10_000 + "10.0.0.2"]) == (
+        "10.0.0.2"
+    )
+    assert len(looked_at) < 100
+    assert proxies.client("10.0.0.1", ["192.0.2.7", *["10.0.0.2"] * 19]) == "192.0.2.7"
 
 
 def test_ipv6_clients_are_counted_by_network() -> None:
