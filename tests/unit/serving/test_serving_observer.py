@@ -43,7 +43,7 @@ class Asked:
             sent.append(message)
 
         monkeypatch.setattr("headwise.serving.observer.log", lambda _, **fs: logged.append(fs))
-        service = cast("Service", SimpleNamespace(is_ready=True, metrics=Metrics()))
+        service = cast("Service", SimpleNamespace(is_accepting=True, metrics=Metrics()))
         scope: Scope = {
             "type": "http",
             "method": "GET",
