@@ -22,6 +22,12 @@ class GroupingEngine:
         self._engine = engine
         self.workers = engine.workers
         self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix="group")
+        self._begun: set[Future[list[list[Hypothesis]]]] = set()
+
+    @property
+    def has_free_worker(self) -> bool:
+        """Whether a group would be searched at once. No group waits: callers choose the next."""
+        return len(self._begun) < self.workers
 
     def translate(
         self,
@@ -39,9 +45,12 @@ class GroupingEngine:
         self, sources: list[list[int]], settings: SearchSettings, max_extra_tokens: int
     ) -> Future[list[list[Hypothesis]]]:
         """Have a worker translate sentences, while others do others."""
-        return self._threads.submit(
+        group = self._threads.submit(
             self._translate, sources, settings, max_extra_tokens, divided=False
         )
+        self._begun.add(group)
+        group.add_done_callback(self._begun.discard)
+        return group
 
     def search(
         self,
@@ -107,7 +116,7 @@ class GroupSearch:
 
     def accepts(self, newcomers: int) -> bool:
         """Return whether a worker is free, and has enough to do or has waited for it."""
-        if len(self._groups) >= self._engine.workers:
+        if not self._engine.has_free_worker:
             return False
         waited = time.monotonic() - self._idle_since
         return newcomers >= len(self) or waited > _GATHER_SECONDS
