@@ -9,6 +9,10 @@ from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.recipes.overrides import apply_override, parse_toml
 
+_MOST_BYTES = 64 << 10
+"""Of a recipe in a file. One that states every setting has 2,000; the TOML parser takes time and
+memory that grow with the square of a long dotted key."""
+
 
 def recipe_names() -> list[str]:
     """List the shipped recipes."""
@@ -45,7 +49,14 @@ def _read(recipe: str | Path) -> tuple[str, str]:
         return (resources.files(__name__) / f"{recipe}.toml").read_text("utf-8"), f"recipe {recipe}"
     path = Path(recipe)
     try:
-        return path.read_text("utf-8-sig"), str(path)
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise ConfigError(
+                f"{path}: larger than the {_MOST_BYTES:,} bytes that a recipe may have: "
+                "is this the right file?"
+            )
+        return content.decode("utf-8-sig"), str(path)
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{path}: not UTF-8 text: {error.reason} at byte {error.start}"
