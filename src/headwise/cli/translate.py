@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from contextlib import ExitStack
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -192,7 +193,7 @@ def _require_another(target: Path, source: Path | None) -> None:
         raise DataError(f"{target}: is the input, too, and would be lost: name another file")
 
 
-def _standard_input() -> BinaryIO:
+def _standard_input() -> BufferedReader:
     """Return stdin with a buffer of its own.
 
     That of `sys.stdin` must be free when Python ends, and may be held by whoever waits for a line.

@@ -9,9 +9,9 @@ from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.recipes.overrides import apply_override, parse_toml
 
-_MOST_BYTES = 64 << 10
-"""Of a recipe in a file. One that states every setting has 2,000; the TOML parser takes time and
-memory that grow with the square of a long dotted key."""
+_MOST_BYTES = 32 << 10
+"""Of a recipe in a file. One that states every setting has about 1,000, and the time that the TOML
+parser takes for a dotted key grows with the square of its length."""
 
 
 def recipe_names() -> list[str]:
@@ -30,6 +30,8 @@ def load_recipe(recipe: str | Path = "base", overrides: Sequence[str] = ()) -> C
         return Config.from_dict(values)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
+    except RecursionError as error:  # Dotted keys nest deeper than the parser's own brackets.
+        raise ConfigError(f"{source}: a value is nested too deeply") from error
 
 
 def search_as(config: Config, overrides: Sequence[str]) -> Config:

@@ -9,7 +9,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from io import BufferedIOBase
 
 from headwise.data.lines import stream_lines
 from headwise.errors import DataError
@@ -54,7 +54,7 @@ class _LinesAhead(queue.Queue["bytes | _End"]):
         return least if isinstance(item, _End) else max(least, len(item))
 
 
-def windows(stream: BinaryIO, name: str) -> Iterator[list[bytes]]:
+def windows(stream: BufferedIOBase, name: str) -> Iterator[list[bytes]]:
     """Yield the lines of a stream, without their line feeds, in windows of what is there.
 
     A thread reads ahead, but no further than one window. It has the stream for itself and closes
@@ -99,7 +99,7 @@ def windows(stream: BinaryIO, name: str) -> Iterator[list[bytes]]:
 
 
 def translate_lines(
-    stream: BinaryIO,
+    stream: BufferedIOBase,
     name: str,
     translate: Callable[[list[str], int], list[str]],
     write: Callable[[bytes], None],

@@ -53,10 +53,12 @@ def write_packed(path: Path, content: bytes, times: int) -> Path:
     return path
 
 
+@pytest.mark.parametrize("chunk", [1, 3, 10])
 def test_the_longest_line_is_read_and_one_byte_more_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
 ) -> None:
     monkeypatch.setattr(lines, "LONGEST_LINE", 10)
+    monkeypatch.setattr(lines, "_CHUNK", chunk)
     path = tmp_path / "t.en"
     for content in (b"0123456789\n\n0123456789", b"0123456789\n\n0123456789\n"):
         path.write_bytes(content)
@@ -215,6 +217,7 @@ def test_a_stream_is_answered_up_to_a_line_that_is_too_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(lines, "LONGEST_LINE", 10)
+    monkeypatch.setattr(lines, "_CHUNK", 5)
     written: list[bytes] = []
     for lenient in (False, True):
         with pytest.raises(DataError, match="stdin:3: longer than the 10 bytes"):
@@ -252,11 +255,18 @@ def test_a_stream_of_long_lines_is_read_one_window_ahead(monkeypatch: pytest.Mon
 
 def test_a_recipe_larger_than_any_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "large.toml"
-    path.write_text("# long\n" * 9000)
+    path.write_text("# long\n" * 4500)
     load_recipe(path)
     with path.open("ab") as file:
         file.truncate(10 << 30)
-    with pytest.raises(ConfigError, match=r"large\.toml: larger than the 65,536 bytes"):
+    with pytest.raises(ConfigError, match=r"large\.toml: larger than the 32,768 bytes"):
+        load_recipe(path)
+
+
+def test_a_recipe_with_deeply_nested_keys_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "deep.toml"
+    path.write_text(f"[model]\nd_model.{'a.' * 2000}a = 1\n")
+    with pytest.raises(ConfigError, match=r"deep\.toml: a value is nested too deeply"):
         load_recipe(path)
 
 
@@ -268,7 +278,11 @@ def test_matrices_larger_than_any_are_refused(tmp_path: Path) -> None:
         explain.load_head(path)
 
 
-def test_lines_of_a_stream_are_the_same_as_those_of_a_file(tmp_path: Path) -> None:
+@pytest.mark.parametrize("chunk", [1, 2, 5, 1000])
+def test_lines_of_a_stream_are_the_same_as_those_of_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk: int
+) -> None:
+    monkeypatch.setattr(lines, "_CHUNK", chunk)
     content = b"a\r\n\n\x00b\n\xff"
     (tmp_path / "t").write_bytes(content)
     expected = [b"a\r", b"", b"\x00b", b"\xff"]
