@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headwise.cli.output import show
+from headwise.cli.output import show, show_styled
 from headwise.cli.text_options import FILE
 
 if TYPE_CHECKING:
@@ -91,12 +91,14 @@ def demo(
     except KeyboardInterrupt:
         show("stopped: what is done is kept, and the same command goes on from there")
         raise SystemExit(130) from None
-    show(report_text(report, minutes=(time.monotonic() - began) / 60))
+    show_styled(report_text(report, minutes=(time.monotonic() - began) / 60))
     if sys.stdin.isatty() and sys.stdout.isatty():
         from headwise.cli.prompt import HELP, converse
 
         example = report.training.text.task.examples[0]
-        show(f"\n{heading('Your turn')}\n{filled(f'For example: {example}')}\n{filled(HELP)}")
+        show_styled(
+            f"\n{heading('Your turn')}\n{filled(f'For example: {example}')}\n{filled(HELP)}"
+        )
         converse(report.translator)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import click
 
 from headwise.cli.engine_options import engine_options
-from headwise.cli.output import error_line
+from headwise.cli.output import error_line, note
 from headwise.cli.text_options import FILE
 from headwise.errors import DataError
 
@@ -119,7 +119,7 @@ def translate(
         batch_size=batch_size,
         overrides=overrides,
     )
-    click.echo(f"using {translator.name}", err=True)
+    note(f"using {translator.name}")
     sampling = None
     if sample:
         sampling = SamplingSettings(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
