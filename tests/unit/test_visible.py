@@ -2,23 +2,30 @@
 
 import io
 import json
+import logging
 import subprocess
 import sys
 import tomllib
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
+import click
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 from rich.live import Live
 
-from headwise.cli import output
+from headwise.cli import demo_report, output
+from headwise.cli.demo import _Teller
+from headwise.cli.prompt import converse
 from headwise.cli.watch import LiveWatch, PlainWatch
 from headwise.config import Config, DataConfig
 from headwise.errors import ConfigError
 from headwise.evaluation.table import text_table
+from headwise.serving.logs import JsonLines
 from headwise.visible import visible
 from tests.conftest import Headwise
 
@@ -104,6 +111,43 @@ HOSTILE = "a\x1b[2J\r\x9b\u202e[red]b[/red]"
 def test_what_long_work_says_is_visible(capsys: pytest.CaptureFixture[str]) -> None:
     PlainWatch().say(f"{HOSTILE}\nnext", is_warning=True)
     assert capsys.readouterr().err == f"warning: {visible(HOSTILE)}\nnext\n"
+
+
+def test_the_demo_says_names_visibly(capsys: pytest.CaptureFixture[str]) -> None:
+    _Teller(PlainWatch(), 100).say("runs/a\nb\x1b[2J is trained already")
+    assert capsys.readouterr().err == "runs/a\\nb\\x1b[2J is trained already\n"
+
+
+def test_the_demos_report_shows_text_visibly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    (row,) = demo_report._row("source", HOSTILE)
+    assert click.unstyle(row) == f"source       {visible(HOSTILE)}"
+    (command,) = demo_report._command("headwise attention", HOSTILE)
+    assert command == f"  headwise attention {visible(HOSTILE)}"
+
+
+def test_the_prompt_shows_translations_visibly(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Echo:
+        def translate(self, texts: list[str], nbest: int) -> list[object]:
+            candidate = SimpleNamespace(text="b\x1b[2J")
+            return [SimpleNamespace(text="a\x1b[2J", candidates=[candidate] * nbest)]
+
+    typed = iter(["x", "?", ""])
+    monkeypatch.setattr("builtins.input", lambda _: next(typed))
+    converse(cast("Any", Echo()))
+    shown = capsys.readouterr().out
+    assert shown.splitlines() == ["  a\\x1b[2J", *(f"  {n}. b\\x1b[2J" for n in range(1, 5))]
+
+
+def test_the_servers_log_is_ascii() -> None:
+    record = logging.LogRecord("headwise", logging.INFO, "", 0, "listening", None, None)
+    record.fields = {"url": HOSTILE + "\x7f"}
+    line = JsonLines().format(record)
+    assert line.isascii()
+    assert line.isprintable()
+    assert json.loads(line)["url"] == HOSTILE + "\x7f"
 
 
 def test_a_live_view_takes_no_markup_and_no_control_characters() -> None:

@@ -11,6 +11,7 @@ import click
 
 from headwise.cli.output import show, show_styled
 from headwise.cli.text_options import FILE
+from headwise.visible import visible
 
 if TYPE_CHECKING:
     from headwise.cli.watch import LiveWatch, PlainWatch
@@ -109,7 +110,7 @@ class _Teller:
         self._watcher, self._width = watcher, width
 
     def say(self, line: str, is_warning: bool = False) -> None:
-        self._watcher.say(textwrap.fill(line, self._width), is_warning)
+        self._watcher.say(textwrap.fill(visible(line), self._width), is_warning)
 
     def event(self, event: "Event") -> None:
         from headwise.cli.watch import estimate_lines
