@@ -84,6 +84,14 @@ def test_scoring(hostile: Path, tmp_path: Path, printed: Run) -> None:
     assert r"Moses BLEU (x\x1b[31m\ny\t), lower-cased" in table
 
 
+def test_other_engines_and_machines(hostile: Path, tmp_path: Path, printed: Run) -> None:
+    pytest.importorskip("ctranslate2")
+    said = printed("export", hostile, "--to", "ctranslate2")
+    assert f"exported {tmp_path}/{SHOWN}/averaged as int8: {tmp_path}/{SHOWN}/exports/" in said
+    recipe = hostile / "config.toml"
+    assert f"recipe    {tmp_path}/{SHOWN}/config.toml: " in printed("doctor", recipe)
+
+
 def test_damaged_files_of_a_run(hostile: Path, printed: Run) -> None:
     assert SHOWN in printed("average", hostile)
     (hostile / "metrics.jsonl").write_text('{"kind": "\x1b[2J"\x1b\n')

@@ -26,6 +26,7 @@ from headwise.config import Config, DataConfig
 from headwise.errors import ConfigError
 from headwise.evaluation.table import text_table
 from headwise.serving.logs import JsonLines
+from headwise.training.events import Note
 from headwise.visible import visible
 from tests.conftest import Headwise
 
@@ -111,6 +112,11 @@ HOSTILE = "a\x1b[2J\r\x9b\u202e[red]b[/red]"
 def test_what_long_work_says_is_visible(capsys: pytest.CaptureFixture[str]) -> None:
     PlainWatch().say(f"{HOSTILE}\nnext", is_warning=True)
     assert capsys.readouterr().err == f"warning: {visible(HOSTILE)}\nnext\n"
+
+
+def test_an_event_stays_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    PlainWatch().event(Note(text="going on from step 3 of a\nb"))
+    assert capsys.readouterr().err == "going on from step 3 of a\\nb\n"
 
 
 def test_the_demo_says_names_visibly(capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,7 @@ MOST_EXPANSION = 200
 """How many times its compressed size a file may be. Text shrinks to a third or a tenth; gzip can do
 1,032 at most, zstd and xz more than 10,000, and only with content that repeats endlessly."""
 
-_EXPANSION_FROM = 64 << 20
+_EXPANSION_FROM = 16 << 20
 """Bytes that may come out of a compressed file before its expansion is looked at: a small file of
 one sentence, repeated, is harmless."""
 
