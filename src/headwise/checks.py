@@ -21,6 +21,8 @@ def check_types(section: Any) -> None:
         value = getattr(section, key)
         if type(value) is int and abs(value) >= 2**63:
             raise ConfigError(f"{section.name}.{key} is too large a number")
+        if type(value) is str and not _is_text(value):
+            raise ConfigError(f"{section.name}.{key} = {value!r} is not UTF-8 text")
         if kind is float and type(value) is int:
             object.__setattr__(section, key, float(value))
         elif get_origin(kind) is Literal:
@@ -28,6 +30,11 @@ def check_types(section: Any) -> None:
             require(section, key, value in get_args(kind), f"one of {choices}")
         else:
             require(section, key, type(value) is kind, _TYPE_NAMES[kind])
+
+
+def _is_text(value: str) -> bool:
+    """Return whether it can be written: not with the bytes of an argument that are no text."""
+    return not any("\ud800" <= character <= "\udfff" for character in value)
 
 
 def require(section: Any, key: str, holds: bool, expected: str) -> None:

@@ -414,5 +414,7 @@ def unknown_key(key: str, valid: list[str]) -> str:
 
 def toml_value(value: object) -> str:
     """Write a string, number or boolean as TOML."""
-    # JSON writes strings, numbers and booleans as TOML does; nan and inf are refused above.
-    return json.dumps(value, ensure_ascii=False)
+    # JSON writes strings, numbers and booleans as TOML does; nan and inf are refused above. TOML
+    # has \U escapes as well, and takes no DEL as it is.
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)

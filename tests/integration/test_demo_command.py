@@ -127,11 +127,6 @@ def test_text_without_unicode_loses_accents_not_letters(
     assert lines == ['Donde esta el nino? "Si" +/- ?']
 
 
-def test_what_a_terminal_would_obey_is_not_printed() -> None:
-    assert output.visible("a\x1b[2Jb\tñ\u2028") == "a\ufffd[2Jb\ufffdñ\ufffd"
-    assert output.visible(" ") == "(nothing)"
-
-
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

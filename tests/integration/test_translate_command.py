@@ -87,6 +87,19 @@ def test_bad_bytes_are_named_after_what_came_before_them(run: Path) -> None:
     assert (code, output.count(b"\n")) == (0, 4)
 
 
+def test_an_endless_line_is_refused_after_what_came_before_it(run: Path) -> None:
+    with start(str(run)) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(b"bana\nkuti\n" + b"x" * ((1 << 20) + 1))
+        process.stdin.flush()  # It may not wait for the line's end, nor for that of the input.
+        output, errors = process.stdout.read(), process.stderr.read()
+    assert process.returncode == 2
+    assert output.count(b"\n") == 2
+    assert b"stdin:3: longer than the 1,048,576 bytes that a line may have" in errors
+
+
 def test_formats(run: Path, tmp_path: Path) -> None:
     (tmp_path / "in").write_text("bana dora\n\n")
     files = ("--input", str(tmp_path / "in"), "--output", str(tmp_path / "out"))

@@ -19,7 +19,7 @@ from headwise.cli.doctor import doctor
 from headwise.cli.evaluate import evaluate
 from headwise.cli.explain import explain
 from headwise.cli.export import export
-from headwise.cli.output import error_line
+from headwise.cli.output import error_line, error_lines
 from headwise.cli.plot import plot
 from headwise.cli.prepare import prepare
 from headwise.cli.report import report
@@ -99,6 +99,7 @@ def main() -> None:
     if "--traceback" in arguments:
         arguments.remove("--traceback")
         show_traceback = True
+    sys.excepthook = _print_traceback
     told = 0
 
     def end(number: int, _: FrameType | None) -> None:
@@ -123,7 +124,7 @@ def main() -> None:
         sys.exit(130)
     except (click.ClickException, HeadwiseError, OSError) as error:
         if show_traceback:
-            traceback.print_exc()
+            error_lines(traceback.format_exc())
         error_line(_message(error))
         sys.exit(2)
     except (MemoryError, RuntimeError) as error:
@@ -133,12 +134,17 @@ def main() -> None:
         sys.exit(2)
 
 
+def _print_traceback(_: type[BaseException], error: BaseException, __: object) -> None:
+    """Print the traceback of a bug, which may quote a file as well."""
+    error_lines("".join(traceback.format_exception(error)))
+
+
 def _message(error: Exception) -> str:
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        sentence = error.format_message().rstrip(".")
+        sentence = " ".join(error.format_message().split()).rstrip(".")
         return f"{sentence}. See '{error.ctx.command_path} --help'."
     if isinstance(error, click.ClickException):
-        return error.format_message()
+        return " ".join(error.format_message().split())  # It lists choices on lines of their own.
     if isinstance(error, OSError):
         place = "cannot write the output" if error.filename is None else os.fsdecode(error.filename)
         return f"{place}: {error.strerror or error}"

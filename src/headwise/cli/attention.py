@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headwise.cli.output import note
 from headwise.cli.text_options import FILE
 
 if TYPE_CHECKING:
@@ -64,6 +65,6 @@ def attention(
 
     kind_of(out)  # Before the model is loaded, which takes a while.
     translator = Translator.load(run, checkpoint=checkpoint)
-    click.echo(f"using {translator.name}", err=True)
+    note(f"using {translator.name}")
     write_attention(translator, source, out, target=target, kind=kind, layer=layer, heads=heads)
-    click.echo(f"wrote {out}", err=True)
+    note(f"wrote {out}")

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headwise.cli.output import show
+from headwise.cli.output import show, show_styled
 from headwise.cli.text_options import FILE
+from headwise.visible import visible
 
 if TYPE_CHECKING:
     from headwise.cli.watch import LiveWatch, PlainWatch
@@ -91,12 +92,14 @@ def demo(
     except KeyboardInterrupt:
         show("stopped: what is done is kept, and the same command goes on from there")
         raise SystemExit(130) from None
-    show(report_text(report, minutes=(time.monotonic() - began) / 60))
+    show_styled(report_text(report, minutes=(time.monotonic() - began) / 60))
     if sys.stdin.isatty() and sys.stdout.isatty():
         from headwise.cli.prompt import HELP, converse
 
         example = report.training.text.task.examples[0]
-        show(f"\n{heading('Your turn')}\n{filled(f'For example: {example}')}\n{filled(HELP)}")
+        show_styled(
+            f"\n{heading('Your turn')}\n{filled(f'For example: {example}')}\n{filled(HELP)}"
+        )
         converse(report.translator)
 
 
@@ -107,7 +110,7 @@ class _Teller:
         self._watcher, self._width = watcher, width
 
     def say(self, line: str, is_warning: bool = False) -> None:
-        self._watcher.say(textwrap.fill(line, self._width), is_warning)
+        self._watcher.say(textwrap.fill(visible(line), self._width), is_warning)
 
     def event(self, event: "Event") -> None:
         from headwise.cli.watch import estimate_lines

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headwise.cli.output import visible
+from headwise.cli.output import shown_text
 from headwise.config import Vocab
+from headwise.visible import IN_TEXT, visible
 
 if TYPE_CHECKING:
     from headwise.workflows.demo import DemoReport
@@ -49,7 +50,7 @@ def _samples(report: "DemoReport") -> list[list[str]]:
     return [
         [
             *_row("source", sample.source),
-            *_row("ours", visible(sample.translation), colour="cyan"),
+            *_row("ours", shown_text(sample.translation), colour="cyan"),
             *_row("reference", sample.references[0]),
         ]
         for sample in report.samples
@@ -112,6 +113,7 @@ def _next(report: "DemoReport") -> list[str]:
 
 def _command(*parts: str) -> list[str]:
     """Lay out a command; on several lines, as a shell takes them, where one is too short."""
+    parts = tuple(map(visible, parts))
     line = f"  {' '.join(parts)}"
     if len(line) <= width():
         return [line]
@@ -141,7 +143,7 @@ def width() -> int:
 
 def _row(label: str, text: str, colour: str | None = None) -> list[str]:
     """Put a label before a text, which is broken under itself where it is too long."""
-    lines = textwrap.wrap(text, max(20, width() - _LABEL)) or [""]
+    lines = textwrap.wrap(visible(text, keep=IN_TEXT), max(20, width() - _LABEL)) or [""]
     return [
         click.style(f"{label if number == 0 else '':<{_LABEL}}", dim=True)
         + click.style(line, fg=colour)

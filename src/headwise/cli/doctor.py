@@ -7,6 +7,7 @@ import click
 
 from headwise.cli.output import show
 from headwise.cli.text_options import counts, text_options, training_text, validation_text
+from headwise.visible import visible
 
 if TYPE_CHECKING:
     from headwise.workflows.doctor import Diagnosis
@@ -82,7 +83,7 @@ def _lines(diagnosis: "Diagnosis", recipe: str) -> list[str]:
         + (f" (not installed: {', '.join(missing)})" if missing else ""),
         f"speed     {diagnosis.gflops:,.0f} GFLOP/s in float32 products on {machine['device']}, "
         f"{machine['threads']} threads",
-        f"recipe    {recipe}: {diagnosis.parameters / 1e6:.1f} million parameters",
+        f"recipe    {visible(recipe)}: {diagnosis.parameters / 1e6:.1f} million parameters",
     ]
     for line, is_warning in estimate_lines(diagnosis.estimate):
         lines.append(f"{'warning' if is_warning else 'needs':<10}{line}")

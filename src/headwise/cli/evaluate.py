@@ -1,14 +1,14 @@
 """`headwise evaluate`: runs on a test set."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from headwise.cli.engine_options import engine_options
-from headwise.cli.output import show
+from headwise.cli.output import show, show_json
 from headwise.cli.text_options import FILE, is_column
+from headwise.visible import visible
 
 if TYPE_CHECKING:
     from headwise.workflows.evaluate import Evaluation
@@ -115,7 +115,7 @@ def evaluate(
                 f"{output}: cannot write the translations: {error.strerror}"
             ) from error
     if as_json:
-        show(json.dumps(evaluation.to_dict(), indent=2, ensure_ascii=False))
+        show_json(evaluation.to_dict())
     else:
         show(_text(evaluation))
 
@@ -127,7 +127,7 @@ def _text(evaluation: "Evaluation") -> str:
         (run,) = evaluation.runs
         perplexity = "" if run.perplexity is None else f"perplexity {run.perplexity:.2f} a token, "
         return (
-            f"{run.weights}: {perplexity}{run.sentences_per_second:.0f} sentences/s\n"
+            f"{visible(run.weights)}: {perplexity}{run.sentences_per_second:.0f} sentences/s\n"
             f"{report(run.scores)}"
         )
     rows = []

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from headwise.cli.output import show
+from headwise.cli.output import note, show_styled
 
 EPILOG = """\b
 Examples:
@@ -50,11 +50,11 @@ def explain(matrices: Path | None, page: Path | None) -> None:
         from headwise.inspect.page import write_page
 
         write_page(steps, page)
-        click.echo(f"wrote {page}", err=True)
+        note(f"wrote {page}")
         return
 
     from headwise.inspect.plain import lines_of
 
     width = shutil.get_terminal_size().columns
     lines = lines_of(steps, width)
-    show("\n".join(click.style(line.text, **_STYLES.get(line.role, {})) for line in lines))
+    show_styled("\n".join(click.style(line.text, **_STYLES.get(line.role, {})) for line in lines))

@@ -7,6 +7,7 @@ import click
 
 from headwise.cli.output import show
 from headwise.cli.text_options import FILE
+from headwise.visible import visible
 
 if TYPE_CHECKING:
     from headwise.interop.ctranslate2_files import Quantization
@@ -48,8 +49,9 @@ def export(run: Path, format_: str, quantization: "Quantization", checkpoint: st
 
     report = export_run(RunDirectory(run), checkpoint, quantization)
     found = report.verification
+    weights, directory = visible(str(report.weights)), visible(str(report.directory))
     show(
-        f"exported {report.weights} as {quantization}: {report.directory}\n"
+        f"exported {weights} as {quantization}: {directory}\n"
         f"largest difference of a token's log-probability: {found.largest_difference:.2g}\n"
         f"equal greedy outputs: {found.equal_outputs:.1%} of {found.pairs} ({found.inputs})"
     )

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headwise.cli.output import note
+
 if TYPE_CHECKING:
     from headwise.inspect.curves import Horizontal
 
@@ -44,4 +46,4 @@ def plot(runs: tuple[Path, ...], out: Path, by: "Horizontal") -> None:
     from headwise.inspect.curves_file import write_curves
 
     write_curves(runs, out, by=by)
-    click.echo(f"wrote {out}", err=True)
+    note(f"wrote {out}")

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from headwise.cli.output import error_line, show, visible
+from headwise.cli.output import error_line, show, show_styled, shown_text
 
 if TYPE_CHECKING:
     from headwise.tasks.translation import Translation, Translator
@@ -47,7 +47,8 @@ def converse(translator: "Translator") -> None:
         except KeyboardInterrupt:
             show("")
             return
-        show(_alternatives(translation) if wants_all else f"  {visible(translation.text)}")
+        answer = f"  {shown_text(translation.text)}"
+        show_styled(_alternatives(translation) if wants_all else answer)
         last = text
 
 
@@ -60,6 +61,6 @@ def _typed() -> str:
 def _alternatives(translation: "Translation") -> str:
     """List the candidates, best first."""
     return "\n".join(
-        f"  {click.style(f'{place}.', dim=True)} {visible(candidate.text)}"
+        f"  {click.style(f'{place}.', dim=True)} {shown_text(candidate.text)}"
         for place, candidate in enumerate(translation.candidates, start=1)
     )

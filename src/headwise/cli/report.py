@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from headwise.cli.output import note
 from headwise.cli.text_options import FILE
 
 EPILOG = """\b
@@ -43,9 +44,9 @@ def report(
 
     test = None if source is None else read_corpus(source, references)
     translator = Translator.load(run, checkpoint=checkpoint)
-    click.echo(f"using {translator.name}", err=True)
+    note(f"using {translator.name}")
     with watch() as watcher:
         path = report_run(
             RunDirectory(run), translator, test=test, out=out, on_progress=watcher.progress
         )
-    click.echo(f"wrote {path}", err=True)
+    note(f"wrote {path}")

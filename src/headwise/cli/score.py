@@ -1,11 +1,10 @@
 """`headwise score`: numbers for translations that are in a file."""
 
-import json
 from pathlib import Path
 
 import click
 
-from headwise.cli.output import show
+from headwise.cli.output import show, show_json
 from headwise.cli.text_options import FILE
 
 EPILOG = """\b
@@ -47,6 +46,6 @@ def score(
 
     scores = score_text(*read_corpus(hypotheses, references), language=language)
     if as_json:
-        show(json.dumps(scores.to_dict(), indent=2, ensure_ascii=False))
+        show_json(scores.to_dict())
     else:
         show(tsv(scores) if as_tsv else report(scores))

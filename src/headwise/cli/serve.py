@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headwise.cli.engine_options import engine_options
-from headwise.cli.output import visible
+from headwise.cli.output import note, show
 from headwise.cli.text_options import FILE
 from headwise.serving.limits import Limits
 
@@ -191,8 +191,6 @@ def serve(
             languages = f"{model.source} to {model.target}"
             if not model.has_languages:
                 languages = "by name only: its config has no data.source_language, target_language"
-            click.echo(
-                f"{model.name}: {languages}, using {visible(model.translator.name)}", err=True
-            )
+            note(f"{model.name}: {languages}, using {model.translator.name}")
         server = make_server(models, limits=limits, keys=keys, origins=origins, proxies=proxies)
-        run_server(server, listener, lambda address: click.echo(f"serving at {address}"))
+        run_server(server, listener, lambda address: show(f"serving at {address}"))

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from headwise.visible import visible
+
 if TYPE_CHECKING:
     from headwise.data import LineReport, PreparedReport, Text
 
@@ -96,7 +98,7 @@ def summary(report: "PreparedReport", out: Path) -> str:
         vocab += f" and {report.target_vocab:,}"
     lines = [
         f"{report.train_pairs:,} pairs to train on, {report.valid_pairs:,} to validate on, "
-        f"vocabulary {vocab}: {out}"
+        f"vocabulary {vocab}: {visible(str(out))}"
     ]
     for name, part in (("training", report.train), ("validation", report.valid)):
         lines += [f"  {name} text: {sentence}" for sentence in counts(part)]
@@ -109,6 +111,6 @@ def counts(report: "LineReport") -> list[str]:
     for why, count in report.dropped.items():
         places = report.places.get(why, [])
         more = ", …" if len(places) < count else ""
-        where = f" ({', '.join(places)}{more})" if places else ""
+        where = f" ({visible(', '.join(places))}{more})" if places else ""
         left_out.append(f"left out {count:,} of {report.pairs:,} pairs: {why}{where}")
     return left_out + [f"took off {n:,} times: {what}" for what, n in report.mended.items()]

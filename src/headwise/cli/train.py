@@ -14,6 +14,7 @@ from headwise.cli.text_options import (
     training_text,
     validation_text,
 )
+from headwise.visible import visible
 
 if TYPE_CHECKING:
     from headwise.workflows.train import TrainReport
@@ -121,7 +122,7 @@ def _ending(report: "TrainReport") -> str:
     if report.signal:
         saved = f"saved step {state.step:,}" if state.step else "no update was made yet"
         return f"stopped: {saved}; the same command goes on from there"
-    lines = [f"finished at step {state.step:,} ({report.reason}): {report.run}"]
+    lines = [f"finished at step {state.step:,} ({report.reason}): {visible(str(report.run))}"]
     if state.best_step:
         lines.append(f"best validation loss {state.best_loss:.3f}, at step {state.best_step:,}")
     if report.averaged_steps:
@@ -160,6 +161,7 @@ def average(run: Path, last: int | None) -> None:
         steps, problems = average_checkpoints(directory, wanted)
     for problem in problems:
         error_line(f"passed over: {problem}")
+    averaged = visible(str(directory.averaged))
     found = f"{len(steps)} checkpoints" if len(steps) > 1 else "1 checkpoint"
     fewer = f", all there are of the {wanted} asked for" if len(steps) < wanted else ""
-    show(f"averaged {found}{fewer} (steps {', '.join(map(str, steps))}): {directory.averaged}")
+    show(f"averaged {found}{fewer} (steps {', '.join(map(str, steps))}): {averaged}")

@@ -5,13 +5,14 @@ import os
 import signal
 import sys
 from contextlib import ExitStack
+from io import BufferedReader
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
 from headwise.cli.engine_options import engine_options
-from headwise.cli.output import error_line
+from headwise.cli.output import error_line, note
 from headwise.cli.text_options import FILE
 from headwise.errors import DataError
 
@@ -118,7 +119,7 @@ def translate(
         batch_size=batch_size,
         overrides=overrides,
     )
-    click.echo(f"using {translator.name}", err=True)
+    note(f"using {translator.name}")
     sampling = None
     if sample:
         sampling = SamplingSettings(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
@@ -192,7 +193,7 @@ def _require_another(target: Path, source: Path | None) -> None:
         raise DataError(f"{target}: is the input, too, and would be lost: name another file")
 
 
-def _standard_input() -> BinaryIO:
+def _standard_input() -> BufferedReader:
     """Return stdin with a buffer of its own.
 
     That of `sys.stdin` must be free when Python ends, and may be held by whoever waits for a line.

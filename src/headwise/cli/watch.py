@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from headwise.cli.output import colour
+from headwise.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,7 +53,8 @@ class PlainWatch:
     def say(self, line: str, is_warning: bool = False) -> None:
         """Print a line."""
         self._said = time.monotonic()
-        click.echo(f"warning: {line}" if is_warning else line, err=True, color=colour())
+        text = visible(f"warning: {line}" if is_warning else line, keep="\n")
+        click.echo(text, err=True, color=colour())
 
     def event(self, event: "Event") -> None:
         """Print what happened; of updates, the logged ones, or one a minute."""
@@ -82,7 +84,7 @@ class LiveWatch:
 
         self._console, self._live = console, live
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             TaskProgressColumn(),
             TimeElapsedColumn(),
@@ -99,7 +101,7 @@ class LiveWatch:
         if what != self._what:
             self._what = what
             self._bar.reset(self._task)
-        self._bar.update(self._task, description=what, completed=done, total=of)
+        self._bar.update(self._task, description=visible(what), completed=done, total=of)
         self._live.update(Group(self._bar, Text(figures or f"{done:,} pairs", style="dim")))
 
     def say(self, line: str, is_warning: bool = False) -> None:
@@ -107,7 +109,7 @@ class LiveWatch:
         from rich.text import Text
 
         style = "yellow" if is_warning else ""
-        self._console.print(Text(line, style=style), soft_wrap=True)
+        self._console.print(Text(visible(line, keep="\n"), style=style), soft_wrap=True)
 
     def event(self, event: "Event") -> None:
         """Show what happened."""
@@ -172,9 +174,9 @@ def _lines(event: "Event") -> list[tuple[str, bool]]:
         case Validated():
             return [(_validated(event), False)]
         case Saved(step=step, path=path):
-            return [(f"step {step:,}  saved {path}", False)]
+            return [(f"step {step:,}  saved {visible(str(path))}", False)]
         case Note(text=text, is_warning=is_warning):
-            return [(text, is_warning)]
+            return [(visible(text), is_warning)]
     return []
 
 

@@ -18,6 +18,10 @@ _LONGEST_LINE = 4000
 """Characters of a line that SentencePiece is given at a time; it would skip a longer one."""
 
 
+_MOST_SAMPLED = 1 << 30
+"""Characters of the pairs that subwords are learned from, which are all kept in memory."""
+
+
 class Subwords:
     """A learned subword model: text to ids and back, for any text without NUL and U+2581.
 
@@ -107,15 +111,26 @@ class Subwords:
 def sample_pairs(pairs: Iterable[tuple[str, str]], count: int, seed: int) -> list[tuple[str, str]]:
     """Draw up to `count` pairs at random from any number of them, keeping no more than that.
 
-    The draw depends on the seed and on the pairs alone.
+    The draw depends on the seed and on the pairs alone. A sample of more than _MOST_SAMPLED
+    characters is a DataError.
     """
     generator = random.Random(f"subwords {seed}")  # noqa: S311 - a sample, not a secret
     kept: list[tuple[str, str]] = []
+    characters = 0
     for index, pair in enumerate(pairs):
         if index < count:
             kept.append(pair)
         elif (slot := generator.randrange(index + 1)) < count:
+            characters -= sum(map(len, kept[slot]))
             kept[slot] = pair
+        else:
+            continue
+        characters += sum(map(len, pair))
+        if characters > _MOST_SAMPLED:
+            raise DataError(
+                f"the pairs to learn subwords from have more than {_MOST_SAMPLED:,} characters "
+                f"(after {index + 1:,} pairs of text): lower data.sample_pairs, now {count:,}"
+            )
     return kept
 
 

@@ -8,34 +8,26 @@ it. A carriage return before the line feed and a byte order mark at a file's sta
 the text; they are taken off and counted.
 """
 
-import gzip
-import io
-import lzma
-import sys
-import zlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import zip_longest
 from pathlib import Path
-from typing import Any, BinaryIO, Self, cast
+from typing import Self
 
+from headwise.data.lines import raw_lines
 from headwise.errors import DataError
-
-if sys.version_info >= (3, 14):
-    from compression import zstd
-else:
-    from backports import zstd
 
 BLOCK_LINES = 1000
 """Lines handed to a process at a time: enough to make the handing over cheap."""
+
+_BLOCK_BYTES = 4 << 20
+"""Where the lines are long, a block ends with the line that takes it past this size."""
 
 _PLACES = 3
 """How many places of each fault are told."""
 
 _BOM = b"\xef\xbb\xbf"
-_BROKEN = (OSError, EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError)
-
 
 Paths = str | Path | Sequence[str | Path]
 
@@ -140,7 +132,7 @@ def read_lines(path: Path) -> Iterator[str]:
     DataError that names file and line: to leave the line out would shift all that follow.
     """
     report = LineReport()
-    for number, raw in enumerate(_lines(path), start=1):
+    for number, raw in enumerate(raw_lines(path), start=1):
         yield _decoded(raw, str(path), number, report, advice="convert the file")
 
 
@@ -151,23 +143,27 @@ def read_blocks(text: ParallelFiles | TsvFile, size: int = BLOCK_LINES) -> Itera
     a DataError that names both and their lengths.
     """
     if isinstance(text, TsvFile):
-        name, columns = str(text.path), (text.source_column, text.target_column)
-        lines = _lines(text.path)
-        first = 1
-        while block := list(islice(lines, size)):
+        name = str(text.path)
+        for first, rows in _cut(zip(raw_lines(text.path), strict=True), size):
             yield Block(
                 source_name=name,
                 target_name=name,
                 first_line=first,
-                sources=block,
+                sources=[line for (line,) in rows],
                 targets=[],
                 is_tsv=True,
-                columns=columns,
+                columns=(text.source_column, text.target_column),
             )
-            first += len(block)
         return
     for source, target in zip(text.sources, text.targets, strict=True):
-        yield from _paired_blocks(source, target, size)
+        for first, rows in _cut(_paired(source, target), size):
+            yield Block(
+                source_name=str(source),
+                target_name=str(target),
+                first_line=first,
+                sources=[row[0] for row in rows],
+                targets=[row[1] for row in rows],
+            )
 
 
 def decode_block(
@@ -200,98 +196,35 @@ def decode_block(
     return pairs, report
 
 
-def _paired_blocks(source: Path, target: Path, size: int) -> Iterator[Block]:
-    source_lines, target_lines = _lines(source), _lines(target)
-    read = 0
-    while True:
-        sources, targets = list(islice(source_lines, size)), list(islice(target_lines, size))
-        if len(sources) != len(targets):
-            counts = [
-                read + len(block) + sum(1 for _ in rest)
-                for block, rest in ((sources, source_lines), (targets, target_lines))
-            ]
+def _cut(
+    rows: Iterable[tuple[bytes, ...]], size: int
+) -> Iterator[tuple[int, list[tuple[bytes, ...]]]]:
+    """Yield the number of a block's first row and its rows: `size` of them, fewer if long."""
+    block: list[tuple[bytes, ...]] = []
+    block_bytes = 0
+    first = 1
+    for row in rows:
+        block.append(row)
+        block_bytes += sum(map(len, row))
+        if len(block) == size or block_bytes >= _BLOCK_BYTES:
+            yield first, block
+            first += len(block)
+            block, block_bytes = [], 0
+    if block:
+        yield first, block
+
+
+def _paired(source: Path, target: Path) -> Iterator[tuple[bytes, bytes]]:
+    pairs = zip_longest(raw_lines(source), raw_lines(target))
+    for number, (source_line, target_line) in enumerate(pairs, start=1):
+        if source_line is None or target_line is None:
+            shorter, longer = number - 1, number + sum(1 for _ in pairs)
+            counts = (shorter, longer) if source_line is None else (longer, shorter)
             raise DataError(
                 f"{source} has {counts[0]:,} lines and {target} has {counts[1]:,}: "
                 "they must correspond line by line"
             )
-        if not sources:
-            return
-        yield Block(
-            source_name=str(source),
-            target_name=str(target),
-            first_line=read + 1,
-            sources=sources,
-            targets=targets,
-        )
-        read += len(sources)
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    """Yield a file's lines without their line feeds; say which file and line fails to be read."""
-    number = 0
-    try:
-        with _opened(path) as file:
-            for line in cast("Iterable[bytes]", file):
-                number += 1
-                yield line.removesuffix(b"\n")
-    except _BROKEN as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        where = f"{path}: " if number == 0 else f"{path}, after line {number:,}: "
-        raise DataError(f"{where}cannot be read: {reason}") from error
-
-
-def _opened(path: Path) -> BinaryIO:
-    match path.suffix:
-        case ".gz":
-            return cast("BinaryIO", gzip.open(path, "rb"))
-        case ".xz":
-            return cast("BinaryIO", io.BufferedReader(_Xz(path)))
-        case ".zst":
-            return cast("BinaryIO", zstd.open(path, "rb"))
-        case _:
-            return path.open("rb")
-
-
-class _Xz(io.RawIOBase):
-    """A file of .xz streams, one after the other, as `xz -d` reads it.
-
-    `lzma.open` takes whatever follows a stream and is none, a damaged one too, for the end.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._file = path.open("rb")
-        self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
-        self._is_between = False  # Whether one stream has ended, and none begun since.
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        content = b""
-        while not content:
-            packed = b""
-            if self._stream.eof:
-                packed = self._stream.unused_data
-                self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ)
-                self._is_between = True
-            if not packed and self._stream.needs_input:
-                packed = self._file.read(io.DEFAULT_BUFFER_SIZE)
-                if not packed:
-                    if self._is_between:
-                        return 0
-                    raise EOFError("the file ends in the middle of its compressed text")
-            if self._is_between:
-                packed = packed.lstrip(b"\0")  # There may be zeros between streams.
-                if not packed:
-                    continue
-                self._is_between = False
-            content = self._stream.decompress(packed, len(buffer))
-        buffer[: len(content)] = content
-        return len(content)
-
-    def close(self) -> None:
-        self._file.close()
-        super().close()
+        yield source_line, target_line
 
 
 def _decode_pair(block: Block, offset: int, report: LineReport) -> tuple[str, str]:

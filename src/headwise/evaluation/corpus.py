@@ -1,6 +1,6 @@
 """Hypotheses and their references: read from files, and checked against each other."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from headwise.data.text import read_lines
@@ -8,6 +8,10 @@ from headwise.errors import DataError
 
 References = Sequence[Sequence[str | None]]
 """One sequence for each reference; None where a sentence has fewer references than others."""
+
+_MOST_LINES = 5_000_000
+_MOST_CHARACTERS = 1 << 28
+"""Of one file of a test set, which is kept in memory; test sets have some thousand lines."""
 
 
 def read_corpus(
@@ -18,12 +22,12 @@ def read_corpus(
     Where several references are given, an empty line in one of them is a reference that is not
     there, as long as another file has one for that sentence.
     """
-    hypothesis_lines = list(read_lines(hypotheses))
+    hypothesis_lines = list(_few_lines(hypotheses))
     if not hypothesis_lines:
         raise DataError(f"{hypotheses} has no lines: there is nothing to score")
     reference_lines = []
     for path in references:
-        lines = list(read_lines(path))
+        lines = list(_few_lines(path))
         if len(lines) != len(hypothesis_lines):
             raise DataError(
                 f"{hypotheses} has {len(hypothesis_lines):,} lines and {path} has {len(lines):,}: "
@@ -43,7 +47,7 @@ def read_tsv_corpus(
     if len(columns) < 2 or min(columns) < 1:
         raise DataError("columns are counted from 1: that of the source, then of each reference")
     rows = []
-    for number, line in enumerate(read_lines(path), start=1):
+    for number, line in enumerate(_few_lines(path), start=1):
         fields = line.split("\t")
         if len(fields) < max(columns):
             raise DataError(
@@ -54,6 +58,19 @@ def read_tsv_corpus(
         raise DataError(f"{path} has no lines: there is nothing to score")
     sources, *references = (list(column) for column in zip(*rows, strict=True))
     return sources, _absent_where_empty(references)
+
+
+def _few_lines(path: Path) -> Iterator[str]:
+    """Yield a file's lines, and refuse a file that is too large to be kept in memory."""
+    characters = 0
+    for number, line in enumerate(read_lines(path), start=1):
+        characters += len(line)
+        if number > _MOST_LINES or characters > _MOST_CHARACTERS:
+            raise DataError(
+                f"{path}:{number}: more than the {_MOST_LINES:,} lines or {_MOST_CHARACTERS:,} "
+                "characters that a test set may have: score a part of it"
+            )
+        yield line
 
 
 def _absent_where_empty(references: list[list[str]]) -> list[list[str | None]]:

@@ -6,6 +6,7 @@ from headwise.evaluation.metrics import Bleu, ChrF
 from headwise.evaluation.resampling import Interval
 from headwise.evaluation.scores import Scores
 from headwise.evaluation.significance import SIGNIFICANT, Comparison
+from headwise.visible import visible
 
 WHY_THEY_DIFFER = (
     "Publish BLEU with its signature: sacreBLEU cuts every text into tokens by one rule (13a).\n"
@@ -15,7 +16,7 @@ WHY_THEY_DIFFER = (
 
 def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Align cells under a header: the first column to the left, all others to the right."""
-    table = [header, *rows]
+    table = [[visible(cell) for cell in row] for row in (header, *rows)]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     return "\n".join(
         "  ".join(
@@ -40,7 +41,7 @@ def report(scores: Scores) -> str:
         f"({best.hypothesis_length:,} tokens for {best.reference_length:,})",
         f"BLEU  {best.signature}",
         f"chrF  {scores.chrf.signature}",
-        *(f"Note: {note}." for note in scores.notes),
+        *(f"Note: {visible(note)}." for note in scores.notes),
         WHY_THEY_DIFFER,
     ]
     return "\n".join(lines)
@@ -52,7 +53,8 @@ def tsv(scores: Scores) -> str:
     for name, found in _listed(scores):
         interval = found.interval
         cells = ("", "") if interval is None else (repr(interval.mean), repr(interval.margin))
-        lines.append("\t".join((name, repr(found.value), *cells, found.signature)))
+        row = (name, repr(found.value), *cells, found.signature)
+        lines.append("\t".join(map(visible, row)))
     return "\n".join(lines)
 
 
@@ -88,7 +90,7 @@ def comparison_table(comparison: Comparison) -> str:
     return "\n".join(
         [
             text_table(header, rows),
-            f"* differs from {baseline} (p < {SIGNIFICANT}, paired bootstrap)",
+            f"* differs from {visible(baseline)} (p < {SIGNIFICANT}, paired bootstrap)",
             f"BLEU  {comparison.bleu_signature}",
             f"chrF  {comparison.chrf_signature}",
         ]

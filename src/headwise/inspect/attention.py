@@ -21,6 +21,7 @@ from torch import Tensor
 
 from headwise.tasks.tracing import TracedPair
 from headwise.tasks.translation import Translator
+from headwise.visible import visible
 
 Kind = Literal["cross", "encoder", "decoder"]
 Weights = list[list[list[list[float]]]]
@@ -100,7 +101,7 @@ def readable(tokens: tuple[str, ...]) -> list[str]:
             continue
         found += _spell(bytes(spelled))
         spelled = []
-        found.append("‹unknown›" if token == _UNKNOWN else _visible(token.replace("▁", " ")))
+        found.append("‹unknown›" if token == _UNKNOWN else visible(token.replace("▁", " ")))
     return found + _spell(bytes(spelled))
 
 
@@ -115,13 +116,8 @@ def _spell(content: bytes) -> list[str]:
             found.append(character if is_shown else f"byte {raw[0]:02X}")
         else:
             count = len(raw)
-            found += [f"{_visible(character)} {n}/{count}" for n in range(1, count + 1)]
+            found += [f"{visible(character)} {n}/{count}" for n in range(1, count + 1)]
     return found
-
-
-def _visible(text: str) -> str:
-    """Show what has no shape of its own by its escape."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _weights(layers: list[Tensor]) -> Weights:

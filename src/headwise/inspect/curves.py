@@ -11,6 +11,7 @@ from typing import Any, Literal
 from headwise.errors import CheckpointError, RequestError
 from headwise.inspect.axes import Axis, linear_axis, log_axis
 from headwise.runs.metrics import read_metrics
+from headwise.visible import visible
 
 Horizontal = Literal["steps", "minutes"]
 Part = Literal["train", "valid"]
@@ -176,7 +177,7 @@ def labels_of(runs: Sequence[Path]) -> list[str]:
         labels = ["/".join(p.parts[-depth:]) for p, depth in zip(paths, depths, strict=True)]
         counts = Counter(labels)
         if len(counts) == len(labels):
-            return [_printable(label) for label in labels]
+            return [visible(label.replace("\\", r"\\")) for label in labels]
         depths = [d + (counts[label] > 1) for d, label in zip(depths, labels, strict=True)]
 
 
@@ -324,13 +325,3 @@ def _value(line: Mapping[str, Any], key: str) -> float | None:
     if not abs(value) <= _LARGEST:  # So that NaN is not either.
         return math.nan
     return float(value) if abs(value) >= 1 / _LARGEST else 0.0
-
-
-def _printable(text: str) -> str:
-    """Show what has no shape, or cannot be written as UTF-8, by its escape.
-
-    A backslash too, or two distinct names could come out equal.
-    """
-    return "".join(
-        c if c.isprintable() and c != "\\" else c.encode("unicode_escape").decode() for c in text
-    )

@@ -30,6 +30,9 @@ EXAMPLE: dict[str, Any] = {
 _LARGEST = 128
 """Rows and columns of a matrix: more could neither be read nor be multiplied at once."""
 
+_MOST_BYTES = 4 << 20
+"""Of a file of matrices: enough for the largest in full precision."""
+
 _LARGEST_NUMBER = 1e50
 """Products of three such numbers, summed, are still finite."""
 
@@ -84,7 +87,11 @@ def load_head(path: Path | None) -> HeadInput:
         return parse_head(EXAMPLE, "the example")
     is_json = path.suffix.lower() == ".json"
     try:
-        text = path.read_text("utf-8-sig")
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise RequestError(f"{path}: larger than {_MOST_BYTES:,} bytes: is it the right file?")
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise RequestError(f"{path}: not UTF-8 text at byte {error.start}") from error
     except OSError as error:

@@ -9,6 +9,10 @@ from headwise.config import Config
 from headwise.errors import ConfigError
 from headwise.recipes.overrides import apply_override, parse_toml
 
+_MOST_BYTES = 32 << 10
+"""Of a recipe in a file. One that states every setting has about 1,000, and the time that the TOML
+parser takes for a dotted key grows with the square of its length."""
+
 
 def recipe_names() -> list[str]:
     """List the shipped recipes."""
@@ -26,6 +30,8 @@ def load_recipe(recipe: str | Path = "base", overrides: Sequence[str] = ()) -> C
         return Config.from_dict(values)
     except ConfigError as error:
         raise ConfigError(f"{source}: {error}") from error
+    except RecursionError as error:  # Dotted keys nest deeper than the parser's own brackets.
+        raise ConfigError(f"{source}: a value is nested too deeply") from error
 
 
 def search_as(config: Config, overrides: Sequence[str]) -> Config:
@@ -45,7 +51,14 @@ def _read(recipe: str | Path) -> tuple[str, str]:
         return (resources.files(__name__) / f"{recipe}.toml").read_text("utf-8"), f"recipe {recipe}"
     path = Path(recipe)
     try:
-        return path.read_text("utf-8-sig"), str(path)
+        with path.open("rb") as file:
+            content = file.read(_MOST_BYTES + 1)
+        if len(content) > _MOST_BYTES:
+            raise ConfigError(
+                f"{path}: larger than the {_MOST_BYTES:,} bytes that a recipe may have: "
+                "is this the right file?"
+            )
+        return content.decode("utf-8-sig"), str(path)
     except UnicodeDecodeError as error:
         raise ConfigError(
             f"{path}: not UTF-8 text: {error.reason} at byte {error.start}"

@@ -154,9 +154,9 @@ def _intact_manifest(path: Path) -> dict[str, Any] | None:
             return None
         for name, digest in manifest["sha256"].items():
             # Only the name: nothing outside the folder is ours.
-            content = (path / Path(name).name).read_bytes()
-            if hashlib.sha256(content).hexdigest() != digest:
-                return None
+            with (path / Path(name).name).open("rb") as file:
+                if hashlib.file_digest(file, "sha256").hexdigest() != digest:
+                    return None
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return manifest

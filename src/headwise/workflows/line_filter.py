@@ -7,9 +7,11 @@ served fast and a person at a terminal without delay.
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
-from typing import BinaryIO
+from io import BufferedIOBase
 
+from headwise.data.lines import stream_lines
 from headwise.errors import DataError
 
 _WINDOW_LINES = 512
@@ -20,26 +22,57 @@ _IDLE_SECONDS = 0.05
 class _End:
     """What the reader puts last: why there is no more."""
 
-    def __init__(self, error: Exception | None = None) -> None:
+    def __init__(self, error: DataError | None = None) -> None:
         self.error = error
 
 
-def windows(stream: BinaryIO) -> Iterator[list[bytes]]:
+class _LinesAhead(queue.Queue["bytes | _End"]):
+    """A queue that is full with the lines of one window: so many, or so many bytes."""
+
+    def __init__(self) -> None:
+        super().__init__(maxsize=_WINDOW_BYTES)
+
+    def _init(self, maxsize: int) -> None:
+        self.queue: deque[bytes | _End] = deque()
+        self._weight = 0
+
+    def _qsize(self) -> int:
+        return self._weight
+
+    def _put(self, item: "bytes | _End") -> None:
+        self.queue.append(item)
+        self._weight += self._weight_of(item)
+
+    def _get(self) -> "bytes | _End":
+        item = self.queue.popleft()
+        self._weight -= self._weight_of(item)
+        return item
+
+    @staticmethod
+    def _weight_of(item: "bytes | _End") -> int:
+        least = _WINDOW_BYTES // _WINDOW_LINES
+        return least if isinstance(item, _End) else max(least, len(item))
+
+
+def windows(stream: BufferedIOBase, name: str) -> Iterator[list[bytes]]:
     """Yield the lines of a stream, without their line feeds, in windows of what is there.
 
     A thread reads ahead, but no further than one window. It has the stream for itself and closes
     it at its end: while it waits for more, nobody else can, nor touch it without waiting as well.
+    A line that is too long is a DataError, raised after the lines before it.
     """
-    lines: queue.Queue[bytes | _End] = queue.Queue(maxsize=_WINDOW_LINES)
+    lines = _LinesAhead()
 
     def read() -> None:
         end = _End()
         try:
             with stream:
-                for line in stream:
-                    lines.put(line.removesuffix(b"\n"))
-        except (OSError, ValueError, EOFError) as error:  # Broken, or closed under us.
+                for line in stream_lines(stream, name):
+                    lines.put(line)
+        except DataError as error:
             end = _End(error)
+        except (OSError, ValueError, EOFError) as error:  # Broken, or closed under us.
+            end = _End(DataError(f"{name}: the input cannot be read: {error}"))
         lines.put(end)
 
     threading.Thread(target=read, daemon=True).start()
@@ -56,7 +89,7 @@ def windows(stream: BinaryIO) -> Iterator[list[bytes]]:
             if window:
                 yield window
             if line.error is not None:
-                raise DataError(f"the input cannot be read: {line.error}") from line.error
+                raise line.error
             return
         window.append(line)
         size += len(line)
@@ -66,7 +99,7 @@ def windows(stream: BinaryIO) -> Iterator[list[bytes]]:
 
 
 def translate_lines(
-    stream: BinaryIO,
+    stream: BufferedIOBase,
     name: str,
     translate: Callable[[list[str], int], list[str]],
     write: Callable[[bytes], None],
@@ -80,7 +113,7 @@ def translate_lines(
     each. Whatever stands before a line that cannot be read is translated and written first.
     """
     done = 0
-    for window in windows(stream):
+    for window in windows(stream, name):
         texts, fault = _decoded(window, name, done, lenient)
         if texts:
             lines = translate(texts, done)
