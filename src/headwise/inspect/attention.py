@@ -13,12 +13,16 @@ The record is also what the server sends; its form is public:
 A token begins with a space where a word begins; bytes are shown as the character they spell.
 """
 
+import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Literal
 
 from torch import Tensor
 
+from headwise.model import Trace
 from headwise.tasks.tracing import TracedPair
 from headwise.tasks.translation import Translator
 from headwise.visible import visible
@@ -75,17 +79,50 @@ def attention_record(
 
 def record_of(pair: TracedPair) -> AttentionRecord:
     """Return what was traced, as people read it."""
+    weights: dict[str, Weights] = {
+        kind: list(map(layer_weights, layers)) for kind, layers in _layers(pair.trace).items()
+    }
+    return AttentionRecord(**(_texts(pair) | weights))
+
+
+def record_json(pair: TracedPair, layers: Sequence[str]) -> str:
+    """Return a record as JSON, given the JSON of the `layer_weights` of each of `all_layers`."""
+    fields = [f"{json.dumps(name)}:{json.dumps(value)}" for name, value in _texts(pair).items()]
+    given = iter(layers)
+    for kind, tensors in _layers(pair.trace).items():
+        fields.append(f'"{kind}":[{",".join(islice(given, len(tensors)))}]')
+    return f"{{{','.join(fields)}}}"
+
+
+def all_layers(pair: TracedPair) -> list[Tensor]:
+    """Return the weights of each layer of each kind of attention."""
+    return [layer for layers in _layers(pair.trace).values() for layer in layers]
+
+
+def layer_weights(layer: Tensor) -> list[list[list[float]]]:
+    """Return a layer's weights [head][row][column], rounded."""
+    # In double precision, or the decimals would not end where they are cut.
+    rounded: list[list[list[float]]] = layer[0].double().cpu().round(decimals=_DECIMALS).tolist()
+    return rounded
+
+
+def _layers(trace: Trace) -> dict[Kind, list[Tensor]]:
+    return {
+        "encoder": trace.encoder.self_attention,
+        "decoder": trace.decoder.self_attention,
+        "cross": trace.decoder.cross_attention,
+    }
+
+
+def _texts(pair: TracedPair) -> dict[str, Any]:
     target_tokens = readable(pair.target_tokens)
-    return AttentionRecord(
-        source=pair.source,
-        target=pair.target,
-        source_tokens=(*readable(pair.source_tokens), END),
-        input_tokens=(BEGIN, *target_tokens),
-        output_tokens=(*target_tokens, END),
-        encoder=_weights(pair.trace.encoder.self_attention),
-        decoder=_weights(pair.trace.decoder.self_attention),
-        cross=_weights(pair.trace.decoder.cross_attention),
-    )
+    return {
+        "source": pair.source,
+        "target": pair.target,
+        "source_tokens": (*readable(pair.source_tokens), END),
+        "input_tokens": (BEGIN, *target_tokens),
+        "output_tokens": (*target_tokens, END),
+    }
 
 
 def readable(tokens: tuple[str, ...]) -> list[str]:
@@ -118,8 +155,3 @@ def _spell(content: bytes) -> list[str]:
             count = len(raw)
             found += [f"{visible(character)} {n}/{count}" for n in range(1, count + 1)]
     return found
-
-
-def _weights(layers: list[Tensor]) -> Weights:
-    # In double precision, or the decimals would not end where they are cut.
-    return [layer[0].double().cpu().round(decimals=_DECIMALS).tolist() for layer in layers]

@@ -1,5 +1,8 @@
 """The API's own routes: everything that a Translator gives."""
 
+import json
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -20,6 +23,7 @@ from headwise.serving.messages import (
 )
 from headwise.serving.parsing import json_request
 from headwise.serving.service import Service
+from headwise.tasks.translation import Translation
 
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -48,11 +52,11 @@ def routes(service: Service) -> APIRouter:
     @router.post(
         "/translate",
         summary="Translate, with candidates, scores, tokens and alignment",
-        response_model_exclude_none=True,
+        response_model=TranslateAnswer,
         responses=ERRORS,
         openapi_extra=_body(TranslateRequest),
     )
-    async def translate(request: Request) -> TranslateAnswer:
+    async def translate(request: Request) -> Response:
         asked = await json_request(request, TranslateRequest, service.limits)
         return await service.for_client(request, _translate(service, asked, request))
 
@@ -125,19 +129,12 @@ async def _attention(service: Service, asked: AttentionRequest, request: Request
     client = request.state.client
     (translation,) = await service.translate(model, [asked.q], client)
     records, left_out = await service.attention(model, translation, client)
-    # Made by us, and large: checking every number once more would take longer than all the rest.
-    return JSONResponse(
-        {
-            "model": model.name,
-            "records": [record.to_dict() for record in records],
-            "left_out": left_out,
-        }
-    )
+    # Put together from what was made in slices: to make it here would hold the event loop.
+    name = json.dumps(model.name)
+    return _json(f'{{"model":{name},"records":[{",".join(records)}],"left_out":{left_out}}}')
 
 
-async def _translate(
-    service: Service, asked: TranslateRequest, request: Request
-) -> TranslateAnswer:
+async def _translate(service: Service, asked: TranslateRequest, request: Request) -> Response:
     model = service.models.find(asked.model, asked.source, asked.target)
     texts = asked.q if isinstance(asked.q, list) else [asked.q]
     request.state.facts.update(model=model.name, characters=sum(map(len, texts)))
@@ -154,17 +151,31 @@ async def _translate(
         min_length=asked.min_length,
         split=asked.split,
     )
-    answers = [TextAnswer.of(translation) for translation in translations]
+    links, log_probs = None, None
     if asked.alignment:
         links = await service.alignments(model, translations, client)
-        for answer, alignment in zip(answers, links, strict=True):
-            answer.alignment = alignment
     if asked.token_scores:
-        # A text in parts has no tokens of its own.
-        whole = [each.parts or (each,) for each in translations]
-        sentences = [sentence for parts in whole for sentence in parts]
-        shown = [part for answer in answers for part in answer.parts or [answer]]
-        found = await service.token_log_probs(model, sentences, client)
-        for part, log_probs in zip(shown, found, strict=True):
-            part.token_log_probs = log_probs
-    return TranslateAnswer(model=model.name, translations=answers)
+        log_probs = await service.token_log_probs(model, translations, client)
+    answer = partial(_answer, model.name, translations, links, log_probs)
+    return _json(await service.between_steps(answer, texts, client))
+
+
+def _answer(
+    name: str,
+    translations: Sequence[Translation],
+    links: Sequence[list[tuple[int, int]]] | None,
+    log_probs: Sequence[list[float]] | None,
+) -> str:
+    answers = [TextAnswer.of(translation) for translation in translations]
+    for answer, alignment in zip(answers, links or (), strict=bool(links)):
+        answer.alignment = alignment
+    # A text in parts has no tokens of its own.
+    sentences = [part for answer in answers for part in answer.parts or [answer]]
+    for sentence, found in zip(sentences, log_probs or (), strict=bool(log_probs)):
+        sentence.token_log_probs = found
+    whole = TranslateAnswer(model=name, translations=answers)
+    return whole.model_dump_json(exclude_none=True)
+
+
+def _json(content: str) -> Response:
+    return Response(content, media_type="application/json")

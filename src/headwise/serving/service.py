@@ -1,15 +1,17 @@
 """Texts in, translations out: what the API's routes share."""
 
 import asyncio
-from collections.abc import Coroutine, Iterator, Sequence
+import json
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
 
 from starlette.requests import Request
+from torch import Tensor
 
 from headwise.errors import ConfigError, RequestError
-from headwise.inspect.attention import MOST_TOKENS, AttentionRecord, record_of
+from headwise.inspect.attention import MOST_TOKENS, all_layers, layer_weights, record_json
 from headwise.serving.batching import Batcher
 from headwise.serving.calls import Calls
 from headwise.serving.compute import computer
@@ -18,9 +20,12 @@ from headwise.serving.limits import Limits, RefusedError, too_long
 from headwise.serving.metrics import Metrics
 from headwise.serving.models import Models, ServedModel
 from headwise.serving.rates import CharacterRate, Concurrency
-from headwise.tasks.translation import Translation, Translator, join_alignments
+from headwise.tasks.translation import Translation, join_alignments
 
 T = TypeVar("T")
+
+_MOST_INLINE = 1000
+"""Characters of texts that are cut and put together in the event loop: a few milliseconds."""
 
 _SLICE_TOKENS = 1024
 """How many source and target tokens are scored between two looks at whether to go on."""
@@ -148,7 +153,8 @@ class Service:
             raise RefusedError(400, f"beam and nbest may be {self.limits.candidates} at most")
         settings = translator.settings(beam=beam, alpha=alpha, nbest=nbest, min_length=min_length)
         batcher.check_room(client)
-        prepared = translator.prepare(texts, split=split)
+        prepare = partial(translator.prepare, texts, split=split)
+        prepared = await self.between_steps(prepare, texts, client)
         longest = [translator.longest_output(ids) for ids in prepared.sources]
         cost = width * sum(longest)
         if cost > self.limits.cost:
@@ -166,7 +172,19 @@ class Service:
             found = await ticket.future
         finally:
             batcher.drop(ticket)
-        return translator.finish(prepared, found)
+        return await self.between_steps(partial(translator.finish, prepared, found), texts, client)
+
+    async def between_steps(self, call: Callable[[], T], texts: Sequence[str], client: str) -> T:
+        """Return what a call returns that is made for texts.
+
+        For long texts it takes long, and is made between two steps of the searches: here it would
+        hold the event loop, and in another thread Python's lock would hold up every step.
+        """
+        if sum(map(len, texts)) <= _MOST_INLINE:
+            return call()
+        (result,) = await self._calls.results([call], client)
+        found: T = result
+        return found
 
     async def alignments(
         self, model: ServedModel, translations: Sequence[Translation], client: str
@@ -186,9 +204,10 @@ class Service:
         ]
 
     async def token_log_probs(
-        self, model: ServedModel, sentences: Sequence[Translation], client: str
+        self, model: ServedModel, translations: Sequence[Translation], client: str
     ) -> list[list[float]]:
-        """Return how probable each token of the best candidates was."""
+        """Return how probable each token of the best candidates was, sentence by sentence."""
+        sentences = [part for each in translations for part in each.parts or (each,)]
         slices = _slices(sentences, _SLICE_TOKENS)
         calls = [partial(model.translator.token_log_probs, each) for each in slices]
         found = await self._calls.results(calls, client)
@@ -196,8 +215,8 @@ class Service:
 
     async def attention(
         self, model: ServedModel, translation: Translation, client: str
-    ) -> tuple[list[AttentionRecord], int]:
-        """Return the attention of a text's sentences, and how many of them were too many."""
+    ) -> tuple[list[str], int]:
+        """Return the attention of a text's sentences as JSON, and how many did not fit."""
         parts = [part for part in translation.parts or (translation,) if part.candidates]
         sizes = model.translator.config.model
         left, fitting = self.limits.attention_weights, []
@@ -209,8 +228,11 @@ class Service:
             fitting.append(part)
         if parts and not fitting:
             raise RefusedError(413, "the first sentence is too long for its attention to be shown")
-        calls = [partial(_record, model.translator, part) for part in fitting]
-        records = await self._calls.results(calls, client)
+        traces = [partial(model.translator.trace_translation, part) for part in fitting]
+        records = []
+        for pair in await self._calls.results(traces, client):
+            layers = [partial(_layer_json, layer) for layer in all_layers(pair)]
+            records.append(record_json(pair, await self._calls.results(layers, client)))
         return records, len(parts) - len(records)
 
     async def for_client(self, request: Request, work: Coroutine[Any, Any, T]) -> T:
@@ -298,8 +320,8 @@ def _slices(sentences: Sequence[Translation], tokens: int) -> Iterator[list[Tran
         yield slice_
 
 
-def _record(translator: Translator, sentence: Translation) -> AttentionRecord:
-    return record_of(translator.trace_translation(sentence))
+def _layer_json(layer: Tensor) -> str:
+    return json.dumps(layer_weights(layer), separators=(",", ":"))
 
 
 async def _end_with_client(request: Request, waiting: _Waiting) -> None:
