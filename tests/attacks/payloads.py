@@ -74,19 +74,25 @@ def odd_forms() -> Iterator[bytes]:
 
 
 def many_lines() -> Iterator[bytes]:
-    return cycle([api("/v1/translate", q="a\n" * (CHARACTERS // 2))])
+    """Ask for texts of many lines: as many as fit, and fewer, which may be accepted."""
+    return cycle([api("/v1/translate", q="a\n" * lines) for lines in (CHARACTERS // 2, 900, 400)])
 
 
 def wide() -> Iterator[bytes]:
-    """Ask for the widest and longest searches, each with settings that it shares with no other.
+    """Ask for wide and long searches, each with settings that it shares with no other.
 
-    One in ten asks for a length that no search has.
+    The longest texts, and a length that no search has, may be refused; the others not.
     """
-    text = words(CHARACTERS)
+    texts = cycle([words(characters) for characters in (CHARACTERS, 3_000, 1_000, 3_000, 300)])
     for number in count(1):
         least = 10**9 if number % 10 == 0 else LONGEST_MINIMUM
         yield api(
-            "/v1/translate", q=text, beam=16, nbest=16, alpha=number / 10_000, min_length=least
+            "/v1/translate",
+            q=next(texts),
+            beam=16,
+            nbest=16,
+            alpha=number / 10_000,
+            min_length=least,
         )
 
 
@@ -95,8 +101,9 @@ def details() -> Iterator[bytes]:
     return cycle(
         [
             api("/v1/translate", q=text, alignment=True, token_scores=True),
+            api("/v1/translate", q=words(3_000), alignment=True, token_scores=True),
             api("/v1/attention", q=words(700)),
-            api("/v1/attention", q=words(CHARACTERS)),
+            api("/v1/attention", q=text),
         ]
     )
 

@@ -72,6 +72,8 @@ def _attacked(run: Path, directory: Path, names: list[str], seconds: float) -> d
         statuses: Counter[str] = sum(map(Counter, json.loads(output).values()), Counter())
         figures = _figures(server, client)
         recovered = _recovers(server)
+        if not recovered:
+            server.process.kill()  # It might not stop when asked to, either.
     return {**figures, "statuses": dict(sorted(statuses.items())), "recovered": recovered}
 
 

@@ -23,8 +23,8 @@ CONNECTIONS = 8
 """Of each attack, spread over the addresses."""
 ADDRESSES = [f"127.0.0.{number}" for number in range(2, 6)]
 FLOOD_CONNECTIONS = 400
-FLOOD_ADDRESSES = [f"127.0.0.{number}" for number in range(10, 14)]
-"""Other ones, so that a limit of connections for each address does not stop the other attacks."""
+FLOOD_ADDRESSES = ["127.0.0.10"]
+"""Another one, so that a limit of connections from one address does not stop the other attacks."""
 
 _STATUS = re.compile(rb"HTTP/1\.1 (\d{3})")
 
@@ -89,6 +89,7 @@ class Attacker:
         with await self.connect() as connection:
             for request in requests:
                 await self.send(connection, request)
+                self._counts["sent"] += 1
                 content = await self.receive(connection)
                 while b"\r\n\r\n" not in content:
                     content += await self.receive(connection)
@@ -102,6 +103,7 @@ class Attacker:
         """Ask for large answers and take a byte a second."""
         with await self.connect(receive_bytes=4096) as connection:
             await self.send(connection, next(requests))
+            self._counts["sent"] += 1
             await self.receive(connection, len("HTTP/1.1 200"))
             while True:
                 await asyncio.sleep(1)
@@ -109,7 +111,10 @@ class Attacker:
 
     async def hoard(self, numbers: Iterator[int]) -> None:
         """Send almost all of a body, or a header a byte a second, and hold the connection."""
-        head = b"POST /v1/translate HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1000000\r\n"
+        head = (
+            b"POST /v1/translate HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+            b"Content-Type: application/json\r\nContent-Length: 1000000\r\n"
+        )
         with await self.connect() as connection:
             self._counts["held"] += 1
             if next(numbers) % 4:
