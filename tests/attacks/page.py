@@ -57,7 +57,7 @@ def page(before: dict[str, Any], now: dict[str, Any]) -> str:
             "for `/healthz` and for the translation of three words, five times a second each, "
             "on a new connection each time.",
             "",
-            "Cells: the longest wait for `/healthz`, which bounds how long the event loop was "
+            "Cells: the longest wait for `/healthz`, which shows how long the event loop was "
             "held; the median, 95th percentile and longest wait for a translation; requests of "
             "this client that failed; the server's peak memory.",
             "",

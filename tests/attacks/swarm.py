@@ -116,7 +116,7 @@ class Attacker:
             b"Content-Type: application/json\r\nContent-Length: 1000000\r\n"
         )
         with await self.connect() as connection:
-            self._counts["held"] += 1
+            self._counts["opened"] += 1
             if next(numbers) % 4:
                 await self.send(connection, head + b"\r\n" + b" " * 999_000)
                 await self.receive(connection)
@@ -128,7 +128,7 @@ class Attacker:
     async def hold(self) -> None:
         """Hold a connection without a word."""
         with await self.connect() as connection:
-            self._counts["held"] += 1
+            self._counts["opened"] += 1
             await self.receive(connection)
 
     async def hang_up(self, requests: Iterator[bytes]) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.attacks import page, run
 
-MOST_MB = 1500
+MOST_MB = 800
 """What a server may use at its peak: torch and the model, and what all limits together allow."""
 
 
