@@ -22,7 +22,7 @@ TITLES = {
     "sites": "foreign Host, cross-site requests with Origin and Sec-Fetch-Site",
     "hang-ups": "expensive searches, and the connection reset at once",
     "pipelines": "100 requests in one packet, again and again",
-    "garbage": "refused requests followed by chunks that are none",
+    "garbage": "refused requests followed by malformed chunks",
     ALL: "**all of these at once**",
 }
 

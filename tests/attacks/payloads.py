@@ -137,7 +137,7 @@ def pipelined() -> bytes:
 
 
 def garbage() -> Iterator[bytes]:
-    """Requests that are refused while chunks that are none still come."""
+    """Requests that are refused while malformed chunks still arrive."""
     chunks = b"5\r\nabcde\r\nzz\r\n" + b"\xff" * 20_000
     head = b"POST /v1/translate HTTP/1.1\r\nHost: 127.0.0.1\r\n"
     return cycle(

@@ -87,7 +87,7 @@ def _figures(server: Running, client: Innocent) -> dict[str, Any]:
 
 
 def _recovers(server: Running) -> bool:
-    """Return whether the server answers again once nobody attacks it."""
+    """Return whether the server answers again after the attack."""
     body = json.dumps({"q": "ban"}).encode()
     until = time.monotonic() + RECOVERY_SECONDS
     while time.monotonic() < until and server.process.poll() is None:

@@ -48,7 +48,7 @@ class Attacker:
         self._port, self._address, self._throttle, self._counts = port, address, throttle, counts
 
     async def again_and_again(self, attack: Callable[["Attacker"], Awaitable[None]]) -> None:
-        """Attack until cancelled; a connection that ends is made anew."""
+        """Attack until cancelled; reconnect when a connection ends."""
         while True:
             try:
                 await attack(self)
@@ -126,7 +126,7 @@ class Attacker:
                 await asyncio.sleep(1)
 
     async def hold(self) -> None:
-        """Hold a connection without a word."""
+        """Hold a connection and send nothing."""
         with await self.connect() as connection:
             self._counts["opened"] += 1
             await self.receive(connection)
@@ -148,7 +148,7 @@ class Attacker:
                     await self.receive(connection)
 
     async def send_garbage(self, requests: Iterator[bytes]) -> None:
-        """Send what is no request, and more of it after the answer."""
+        """Send a malformed request, and more of it after the answer."""
         with await self.connect() as connection:
             garbage = next(requests)
             await self.send(connection, garbage)
