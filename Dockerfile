@@ -1,12 +1,23 @@
 # A server on CPUs. Build, and serve a run from a directory of runs:
 #   docker build --tag headwise .
 #   docker run --publish 127.0.0.1:8000:8000 --volume "$PWD/runs:/runs:ro" headwise /runs/ende
-FROM python:3.12-slim
 
-# An index with torch's wheels for CPUs, if you have one at hand: they are smaller by gigabytes.
-ARG PIP_EXTRA_INDEX_URL=
+# A tag can move; for the same image every time, name a digest: --build-arg BASE=python@sha256:...
+ARG BASE=python:3.12-slim
+FROM ${BASE}
+
+# An index with torch's wheels for CPUs, which are smaller by gigabytes: --build-arg TORCH_INDEX=...
+# Torch alone is installed from it, so that it cannot supply any other package.
+ARG TORCH_INDEX=
+
+# Every package in the version that the tests ran with, those of the build included.
+ENV PIP_CONSTRAINT=/app/constraints.txt PIP_BUILD_CONSTRAINT=/app/constraints.txt
 
 WORKDIR /app
+COPY constraints.txt ./
+RUN if [ -n "$TORCH_INDEX" ]; then \
+      PIP_INDEX_URL="$TORCH_INDEX" pip install --no-cache-dir --no-deps "$(grep '^torch==' constraints.txt)"; \
+    fi
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
 RUN pip install --no-cache-dir '.[serve,ctranslate2]' && useradd --uid 10001 headwise

@@ -3,8 +3,10 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+AUDIT := .audit
+AUDIT_READY := $(AUDIT)/.ready
 
-.PHONY: setup setup-browser demo check test slow bench docs lock clean
+.PHONY: setup setup-browser demo check test slow bench docs security-tests audit lock clean
 
 setup: $(READY)
 
@@ -40,6 +42,20 @@ bench: $(READY)
 docs: $(READY)
 	$(BIN)/python docs/cli.py
 
+# docs/security-tests.md: attacks on a server, and what another client notices. Takes minutes.
+security-tests: $(READY)
+	HEADWISE_WRITE_ATTACKS=1 $(BIN)/pytest -m slow tests/integration/test_attacks.py
+
+# Known vulnerabilities of the pinned versions, and dist/sbom.cdx.json, the list of them.
+audit: $(AUDIT_READY)
+	$(AUDIT)/bin/python .ci/audit.py
+
+# What audits is not part of what is audited, so it has an environment of its own.
+$(AUDIT_READY): constraints.txt
+	$(PYTHON) -m venv $(AUDIT)
+	PIP_CONSTRAINT=constraints.txt $(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check 'pip-audit>=2.10' 'cyclonedx-bom>=7.3'
+	touch $(AUDIT_READY)
+
 # Renew constraints.txt: everything as new as pyproject.toml allows, but torch as pinned now.
 lock:
 	grep '^torch==' constraints.txt > .lock
@@ -52,5 +68,5 @@ lock:
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) $(AUDIT) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

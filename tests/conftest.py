@@ -75,22 +75,9 @@ def build() -> Callable[..., Transformer]:
 @pytest.fixture(scope="session")
 def trained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Train a run that translates words to themselves, backwards, well enough to say something."""
-    from headwise.workflows.train import train
-    from tests.small_runs import small_config, write_text
+    from tests.small_runs import train_reversing
 
-    directory = tmp_path_factory.mktemp("trained")
-    config = small_config(
-        "model.d_model=32",
-        "model.norm_order=pre",
-        "train.schedule=linear",
-        "train.peak_rate=1e-2",
-        "train.batch_tokens=300",
-        "train.max_steps=200",
-        "train.save_every_steps=50",
-        "train.average_last=2",
-    )
-    train(config, directory / "run", text=write_text(directory, pairs=600))
-    return directory / "run"
+    return train_reversing(tmp_path_factory.mktemp("trained"))
 
 
 @pytest.fixture

@@ -48,6 +48,24 @@ def write_text(directory: Path, pairs: int = 200, seed: int = 1) -> ParallelFile
     return ParallelFiles(sources=(source,), targets=(target,))
 
 
+def train_reversing(directory: Path) -> Path:
+    """Train a run that translates words to themselves, backwards, well enough to say something."""
+    from headwise.workflows.train import train
+
+    config = small_config(
+        "model.d_model=32",
+        "model.norm_order=pre",
+        "train.schedule=linear",
+        "train.peak_rate=1e-2",
+        "train.batch_tokens=300",
+        "train.max_steps=200",
+        "train.save_every_steps=50",
+        "train.average_last=2",
+    )
+    train(config, directory / "run", text=write_text(directory, pairs=600))
+    return directory / "run"
+
+
 def command(run: Path, text: ParallelFiles, *changes: str) -> list[str]:
     """The `headwise train` that trains a small run, without the interpreter in front."""
     settings = [part for change in (*SETTINGS, *changes) for part in ("--set", change)]
