@@ -153,16 +153,14 @@ class Service:
             raise RefusedError(400, f"beam and nbest may be {self.limits.candidates} at most")
         settings = translator.settings(beam=beam, alpha=alpha, nbest=nbest, min_length=min_length)
         batcher.check_room(client)
+        if split:
+            # Every line with text is a sentence at least, which is found out before any is cut.
+            lines = sum(bool(line.strip()) for text in texts for line in text.splitlines())
+            self._check_cost([translator.longest_output([0])] * lines, width)
         prepare = partial(translator.prepare, texts, split=split)
         prepared = await self.between_steps(prepare, texts, client)
         longest = [translator.longest_output(ids) for ids in prepared.sources]
-        cost = width * sum(longest)
-        if cost > self.limits.cost:
-            raise RefusedError(
-                400,
-                f"{len(longest):,} sentences with a beam of {width} may take {cost:,} tokens, more "
-                f"than {self.limits.cost:,}: send fewer sentences at a time, or a smaller beam",
-            )
+        self._check_cost(longest, width)
         self._rate.take(client, sum(map(len, texts)))
         # No output is longer than its source allows. So a larger minimum changes nothing but the
         # settings, and with them who may be searched together.
@@ -262,6 +260,16 @@ class Service:
                 f"this took longer than {self.limits.deadline:g} seconds: send less at a time, "
                 "or try again in a moment",
             ) from error
+
+    def _check_cost(self, longest: Sequence[int], width: int) -> None:
+        """Refuse sentences, given by their longest outputs, that may take too many tokens."""
+        cost = width * sum(longest)
+        if cost > self.limits.cost:
+            raise RefusedError(
+                400,
+                f"{len(longest):,} sentences with a beam of {width} may take {cost:,} tokens, more "
+                f"than {self.limits.cost:,}: send fewer sentences at a time, or a smaller beam",
+            )
 
     def _check_model(self, model: ServedModel) -> None:
         if reason := self.broken().get(model.name):

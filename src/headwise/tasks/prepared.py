@@ -72,12 +72,13 @@ def _job(text: str, subwords: Subwords, longest: int, language: str, split: bool
     # The number of characters first: it bounds the work of encoding what is absurdly long.
     if len(text) <= 16 * longest:
         sentences = split_sentences(text, language) if split else [text]
-        parts = [_part(sentence, subwords) for sentence in sentences]
+        parts = _parts(sentences, subwords)
         if all(len(part.ids) <= longest for part in parts):
             return Job(text, parts, len(parts) > 1)
     pieces = split_to_fit(text, subwords, longest, language)
-    return Job(text, [_part(piece, subwords) for piece in pieces], True)
+    return Job(text, _parts(pieces, subwords), True)
 
 
-def _part(text: str, subwords: Subwords) -> Part:
-    return Part(text, subwords.encode(text.strip()))
+def _parts(texts: list[str], subwords: Subwords) -> list[Part]:
+    ids = subwords.encode_all([text.strip() for text in texts])
+    return [Part(text, each) for text, each in zip(texts, ids, strict=True)]
