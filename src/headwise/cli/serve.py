@@ -58,6 +58,15 @@ def _origin(given: str) -> str:
     help="Let pages from there use the API.",
 )
 @click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    metavar="NAME",
+    multiple=True,
+    help="Answer for this host name, too, or with *.NAME for all below it.",
+)
+@click.option("--tls-cert", "tls_certificate", type=FILE, help="Speak HTTPS: certificate, PEM.")
+@click.option("--tls-key", type=FILE, help="The certificate's private key, PEM.")
+@click.option(
     "--max-characters",
     type=click.IntRange(min=1),
     default=Limits.characters,
@@ -70,6 +79,13 @@ def _origin(given: str) -> str:
     default=Limits.queue,
     show_default=True,
     help="Sentences that may wait for a model.",
+)
+@click.option(
+    "--max-connections",
+    type=click.IntRange(min=1),
+    default=Limits.connections,
+    show_default=True,
+    help="From one client address.",
 )
 @click.option(
     "--deadline",
@@ -96,8 +112,12 @@ def serve(
     key_file: Path | None,
     new_key: str | None,
     origins: tuple[str, ...],
+    allowed_hosts: tuple[str, ...],
+    tls_certificate: Path | None,
+    tls_key: Path | None,
     max_characters: int,
     max_queue: int,
+    max_connections: int,
     deadline: float,
     checkpoint: str | None,
     engine: "EngineName",
@@ -126,15 +146,32 @@ def serve(
         raise click.UsageError(
             "--workers is for torch on CPU: CTranslate2 uses all cores, and a GPU has one queue"
         )
+    if (tls_certificate is None) != (tls_key is None):
+        raise click.UsageError("--tls-cert and --tls-key need each other")
     keys = None if key_file is None else Keys(key_file)
 
     from headwise.serving.compute import computer, until_nothing_computes
-    from headwise.serving.server import listen, make_server
+    from headwise.serving.hosts import AllowedHosts
+    from headwise.serving.server import exposure_warnings, listen, make_server
     from headwise.serving.server import serve as run_server
+    from headwise.serving.tls import tls_context
     from headwise.workflows.serve import load_served, searched_by_workers
 
-    limits = Limits(characters=max_characters, queue=max_queue, deadline=deadline)
+    hosts = AllowedHosts([host, *allowed_hosts])
+    tls = None
+    if tls_certificate is not None and tls_key is not None:
+        tls = tls_context(tls_certificate, tls_key)
+    limits = Limits(
+        characters=max_characters,
+        queue=max_queue,
+        connections=max_connections,
+        deadline=deadline,
+    )
     with until_nothing_computes(), listen(host, port) as listener, ExitStack() as stack:
+        for warning in exposure_warnings(
+            listener, has_tls=tls is not None, has_keys=keys is not None
+        ):
+            click.echo(f"warning: {warning}", err=True)
         models = computer.call(
             lambda: load_served(
                 runs,
@@ -151,5 +188,7 @@ def serve(
             if not model.has_languages:
                 languages = "by name only: its config has no data.source_language, target_language"
             click.echo(f"{model.name}: {languages}, using {model.translator.name}", err=True)
-        server = make_server(models, limits=limits, keys=keys, origins=origins)
+        server = make_server(
+            models, limits=limits, keys=keys, origins=origins, hosts=hosts, tls=tls
+        )
         run_server(server, listener, lambda address: click.echo(f"serving at {address}"))

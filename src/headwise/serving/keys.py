@@ -21,7 +21,6 @@ from headwise.errors import ConfigError
 from headwise.files import replace_file
 from headwise.serving.logs import log
 
-COOKIE = "headwise_key"
 OPEN = ("/healthz", "/readyz")
 """What is answered without a key."""
 
@@ -51,8 +50,11 @@ class Keys:
 
     def holder(self, key: str) -> str | None:
         """Return whose key this is; None if it is nobody's. Takes as long whosever it is."""
+        return self.holder_of_digest(digest_of(key))
+
+    def holder_of_digest(self, digest: str) -> str | None:
+        """Return whose key has a digest; None if there is no such key, or not any more."""
         self._look_again()
-        digest = _digest(key)
         found = None
         for known, name in self._names.items():
             if hmac.compare_digest(known, digest):
@@ -120,34 +122,42 @@ def add_key(path: Path, name: str) -> str:
     else:
         before = "# SHA-256 of each key, and whose it is. Remove a line to revoke a key.\n"
     key = f"hw_{secrets.token_urlsafe(32)}"
-    replace_file(path.resolve(), f"{before}{_digest(key)} {name}\n".encode())
+    replace_file(path.resolve(), f"{before}{digest_of(key)} {name}\n".encode())
     path.chmod(0o600)
     return key
 
 
-def _digest(key: str) -> str:
+def digest_of(key: str) -> str:
+    """Return the SHA-256 of a key, which is what is kept of it."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class KeyGuard:
     """Let nobody pass without a key, but to ask how the server is.
 
-    A key stands in the header `Authorization: Bearer`, or in the page's cookie. On the paths that
-    are `left_open`, somebody else asks for it.
+    A key stands in the header `Authorization: Bearer`; a person who gave it to the page has a
+    session instead. On the paths that are `left_open`, somebody else asks for it.
     """
 
     def __init__(
-        self, app: ASGIApp, keys: Keys, *, left_open: Collection[str], refuse: Refuse
+        self,
+        app: ASGIApp,
+        keys: Keys,
+        *,
+        session_holder: Callable[[Scope], str | None],
+        left_open: Collection[str],
+        refuse: Refuse,
     ) -> None:
+        """Find the holder of a request's session with `session_holder`."""
         self._app, self._keys, self._refuse = app, keys, refuse
-        self._left_open = left_open
+        self._session_holder, self._left_open = session_holder, left_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in OPEN:
             await self._app(scope, receive, send)
             return
-        key = _key_of(Headers(scope=scope))
-        holder = None if key is None else self._keys.holder(key)
+        key = _bearer(Headers(scope=scope))
+        holder = self._session_holder(scope) if key is None else self._keys.holder(key)
         if holder is not None:
             scope["state"]["facts"]["key"] = holder
         elif key is not None or scope["path"] not in self._left_open:
@@ -192,13 +202,6 @@ class BodyKeyGuard:
         return key if isinstance(key, str) and key else None
 
 
-def _key_of(headers: Headers) -> str | None:
+def _bearer(headers: Headers) -> str | None:
     scheme, _, key = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and key.strip():
-        return key.strip()
-    # Not by http.cookies: on some Pythons, a header full of backslashes keeps it busy for seconds.
-    for cookie in headers.get("cookie", "").split(";"):
-        name, _, value = cookie.partition("=")
-        if name.strip() == COOKIE:
-            return value.strip() or None
-    return None
+    return key.strip() or None if scheme.lower() == "bearer" else None
