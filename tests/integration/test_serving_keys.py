@@ -106,6 +106,8 @@ def test_a_person_gives_the_key_once(guarded: Guarded) -> None:
     assert status == 401
     assert b'<form method="post" action="/session"' in page
     assert "script-src" not in headers["content-security-policy"], "there is none"
+    # With no-referrer, Chromium sends the form with "Origin: null", which is refused.
+    assert headers["referrer-policy"] == "same-origin"
     form = {"Content-Type": "application/x-www-form-urlencoded"}
     status, page, headers = ask("POST", "/session", b"api_key=wrong", form)
     assert status == 403
