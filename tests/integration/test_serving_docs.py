@@ -58,6 +58,13 @@ def test_the_limits_are_those_of_the_document() -> None:
     assert f"{limits.deadline:g} s: `--deadline`" in document
     assert f"header, body | {limits.read_seconds:g} s each" in document
     assert f"beam, candidates | {limits.candidates} |" in document
+    assert f"{limits.connections}: `--max-connections`" in document
+    assert f"time to take an answer | {limits.answer_seconds:g} s" in document
+    assert (
+        f"{limits.all_bodies_bytes // 10**6} MB; {limits.keyless_bodies_bytes // 10**6} MB for"
+        in document
+    )
+    assert f"of all together | {limits.all_answers_bytes // 10**6} MB |" in document
     assert f"({limits.stop_seconds:g} seconds for that)" in document
     assert limits.body_bytes == 1_000_000
 
