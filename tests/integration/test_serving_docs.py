@@ -89,6 +89,9 @@ def test_the_containers_commands_serve(trained_run: Path, tmp_path: Path) -> Non
         for port, code in ((server.port, 0), (1, 1)):
             command = [part.replace(":8000/", f":{port}/") for part in check]
             assert subprocess.run(command, capture_output=True, check=False).returncode == code
+        lines = server.log.read_text().splitlines()
+        # It cannot know that the container's networks are not the machine's.
+        assert len([line for line in lines if line.startswith("warning: 0.0.0.0 ")]) == 2
 
 
 def test_the_container_is_made_of_what_is_there() -> None:

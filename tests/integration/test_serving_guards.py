@@ -186,9 +186,11 @@ def test_bodies_without_a_key_do_not_stand_in_the_way_of_those_with_one(
 def test_tls_from_the_command_line(trained_run: Path, tmp_path: Path) -> None:
     key = add_key(tmp_path / "keys", "alice")
     options = ("--tls-cert", str(CERTIFICATE), "--tls-key", str(PRIVATE_KEY))
-    keys = ("--keys", str(tmp_path / "keys"))
+    keys = ("--keys", str(tmp_path / "keys"), "--allowed-host", "translate.example")
     with start_serve(trained_run, tmp_path, *options, *keys) as server:
         assert server.url.startswith("https:")
+        for host, expected in (("translate.example", 401), ("evil.example", 421)):
+            assert server.ask("GET", "/v1/models", headers={"Host": host})[0] == expected
         form = {"Content-Type": "application/x-www-form-urlencoded"}
         status, _, headers = server.ask("POST", "/session", f"api_key={key}".encode(), form)
         assert status == 303

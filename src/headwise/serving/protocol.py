@@ -68,7 +68,8 @@ class GuardedProtocol(H11Protocol):
             return
         before = self.cycle
         super().data_received(data)
-        if len(self.conn.trailing_data[0]) > self.most_waiting:
+        num_waiting = len(self.conn.trailing_data[0])
+        if num_waiting > self.most_waiting and not self.transport.is_closing():
             self.abort()
             return
         if self.cycle is not before and self._writing is not None:

@@ -84,7 +84,8 @@ class TlsProtocol(asyncio.Protocol):
                 self.context,
                 server_side=True,
                 ssl_handshake_timeout=self.http.read_seconds,
-                ssl_shutdown_timeout=self.http.read_seconds,
+                # Its time includes that of an answer which is still being taken.
+                ssl_shutdown_timeout=self.http.answer_seconds,
             )
         except OSError:  # Not TLS, no version or cipher in common, too slow, or gone.
             self.transport.abort()
