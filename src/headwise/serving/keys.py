@@ -136,7 +136,7 @@ class KeyGuard:
     """Let nobody pass without a key, but to ask how the server is.
 
     A key stands in the header `Authorization: Bearer`; a person who gave it to the page has a
-    session instead. On the paths that are `left_open`, somebody else asks for it.
+    session instead. On the paths that are `left_open`, a later guard asks for it.
     """
 
     def __init__(

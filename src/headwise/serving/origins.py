@@ -80,7 +80,7 @@ class OriginGuard:
         return not all(_is_origin_of(origin, scheme, host) for origin in origins)
 
     def _is_link(self, scope: Scope, headers: Headers) -> bool:
-        """Return whether somebody follows a link to a page, in a window of its own."""
+        """Return whether a person follows a link to a page, in a top-level window."""
         return (
             scope["method"] == "GET"
             and scope["path"] in self._pages

@@ -53,7 +53,7 @@ class Sessions:
         return True
 
     def holder(self, scope: Scope) -> str | None:
-        """Return whose session a request belongs to; None if it has none that lasts."""
+        """Return whose session a request belongs to; None if it has no valid one."""
         token = _cookie_value(Headers(scope=scope).get("cookie", ""), self._cookie(scope))
         session = None if token is None else self._sessions.get(digest_of(token))
         if session is None or session.ends_at <= time.monotonic():

@@ -93,6 +93,6 @@ def test_the_cookie_is_kept_from_scripts_other_sites_ports_and_plain_http(tmp_pa
     value = secure.partition(";")[0]
     asked = scope(host="translate.example", scheme="https", cookie=value)
     assert sessions.holder(asked) == "alice"
-    # What was set over plain HTTP, perhaps by somebody in between, is no session over TLS.
+    # What was set over plain HTTP, perhaps by an attacker in between, is no session over TLS.
     forged = scope(host="translate.example", scheme="https", cookie=value.removeprefix("__Host-"))
     assert sessions.holder(forged) is None
