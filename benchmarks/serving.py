@@ -47,8 +47,8 @@ async def ask(address: tuple[str, int], sentences: list[str], clients: int) -> l
             body = json.dumps({"q": sentence, "split": False}).encode()
             begin = time.perf_counter()
             writer.write(
-                b"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-                b"Content-Length: %d\r\n\r\n" % len(body) + body
+                b"POST /v1/translate HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+                b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
             )
             head = await reader.readuntil(b"\r\n\r\n")
             size = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])

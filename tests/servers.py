@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -16,11 +17,17 @@ from pathlib import Path
 from typing import Any
 
 from headwise.config import Config
+from headwise.serving.clients import TrustedProxies
+from headwise.serving.hosts import AllowedHosts
 from headwise.serving.keys import Keys
 from headwise.serving.limits import Limits
 from headwise.serving.models import ServedModel
 from headwise.serving.server import Server, listen, make_server
+from headwise.serving.tls import tls_context
 from headwise.tasks.translation import Translator
+
+TLS = Path(__file__).parent / "tls"
+CERTIFICATE, PRIVATE_KEY = TLS / "certificate.pem", TLS / "key.pem"
 
 
 def in_languages(translator: Translator, source: str, target: str) -> Translator:
@@ -41,8 +48,11 @@ def in_languages(translator: Translator, source: str, target: str) -> Translator
 class Running:
     """A server that runs, and ways to ask it."""
 
-    def __init__(self, port: int, *, pid: int = 0, log: Path | None = None) -> None:
-        self.port, self.url = port, f"http://127.0.0.1:{port}"
+    def __init__(
+        self, port: int, *, pid: int = 0, log: Path | None = None, has_tls: bool = False
+    ) -> None:
+        self.port, self.url = port, f"{'https' if has_tls else 'http'}://127.0.0.1:{port}"
+        self.tls = ssl.create_default_context(cafile=CERTIFICATE) if has_tls else None
         self.pid, self._log = pid or os.getpid(), log
 
     process: subprocess.Popen[str]
@@ -67,6 +77,10 @@ class Running:
             body = json.dumps(body).encode()
             sent.setdefault("Content-Type", "application/json")
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        if self.tls is not None:
+            connection = http.client.HTTPSConnection(
+                "127.0.0.1", self.port, timeout=timeout, context=self.tls
+            )
         try:
             connection.request(method, path, body, sent)
             answer = connection.getresponse()
@@ -99,15 +113,26 @@ def running(
     limits: Limits | None = None,
     keys: Keys | None = None,
     origins: tuple[str, ...] = (),
+    hosts: AllowedHosts | None = None,
+    proxies: TrustedProxies | None = None,
+    has_tls: bool = False,
 ) -> Iterator[Running]:
     """Run a server while the block runs."""
-    server = make_server(models, limits=limits, keys=keys, origins=origins)
+    server = make_server(
+        models,
+        limits=limits,
+        keys=keys,
+        origins=origins,
+        hosts=hosts,
+        proxies=proxies,
+        tls=tls_context(CERTIFICATE, PRIVATE_KEY) if has_tls else None,
+    )
     listener = listen("127.0.0.1", 0)
     thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
     thread.start()
     try:
         wait_for(lambda: server.started)
-        found = Running(listener.getsockname()[1])
+        found = Running(listener.getsockname()[1], has_tls=has_tls)
         found.uvicorn = server
         yield found
     finally:
@@ -132,8 +157,13 @@ def start_serve(run: Path, directory: Path, *options: str) -> Iterator[Running]:
     try:
         assert process.stdout is not None
         line = process.stdout.readline()
-        assert line.startswith("serving at http://"), log.read_text()
-        server = Running(int(line.rpartition(":")[2]), pid=process.pid, log=log)
+        assert line.startswith("serving at http"), log.read_text()
+        server = Running(
+            int(line.rpartition(":")[2]),
+            pid=process.pid,
+            log=log,
+            has_tls=line.startswith("serving at https:"),
+        )
         wait_for(lambda: server.ask("GET", "/readyz")[0] == 200)
         server.process = process
         yield server

@@ -240,10 +240,14 @@ def test_a_long_text_makes_no_long_page(page: Page) -> None:
     expect(page.locator(".scrolls[tabindex]")).to_have_count(0)
 
 
-def test_the_page_asks_for_a_key(browser: Browser, trained_run: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_tls", [False, True])
+def test_the_page_asks_for_a_key(
+    browser: Browser, trained_run: Path, tmp_path: Path, has_tls: bool
+) -> None:
     key = add_key(tmp_path / "keys", "teacher")
-    context = browser.new_context()
-    with running([served(trained_run)], keys=Keys(tmp_path / "keys")) as server:
+    context = browser.new_context(ignore_https_errors=True)
+    keys = Keys(tmp_path / "keys")
+    with running([served(trained_run)], keys=keys, has_tls=has_tls) as server:
         page = context.new_page()
         page.goto(f"{server.url}/")
         page.get_by_label("API key").fill("wrong")
@@ -257,6 +261,27 @@ def test_the_page_asks_for_a_key(browser: Browser, trained_run: Path, tmp_path: 
         page.fill("#source", "ban dora kuti")
         expect(page.locator("#problem")).to_contain_text("Give a key")
         context.close()
+
+
+def test_a_page_of_another_site_can_link_here_but_not_translate(
+    browser: Browser, server: Running
+) -> None:
+    context = browser.new_context()
+    page = context.new_page()
+    form = f'<form method="post" action="{server.url}/translate"><button>Go</button></form>'
+    link = f'<a href="{server.url}/">Headwise</a>'
+    page.route(
+        "http://other.localhost/",
+        lambda route: route.fulfill(body=form + link, content_type="text/html"),
+    )
+    page.goto("http://other.localhost/")
+    with page.expect_response(f"{server.url}/translate") as answer:
+        page.get_by_role("button", name="Go").click()
+    assert answer.value.status == 403
+    page.goto("http://other.localhost/")
+    page.get_by_role("link", name="Headwise").click()
+    expect(page.locator("#source")).to_be_visible()
+    context.close()
 
 
 def test_the_description_of_the_api_needs_nothing_from_elsewhere(

@@ -58,6 +58,13 @@ def test_the_limits_are_those_of_the_document() -> None:
     assert f"{limits.deadline:g} s: `--deadline`" in document
     assert f"header, body | {limits.read_seconds:g} s each" in document
     assert f"beam, candidates | {limits.candidates} |" in document
+    assert f"{limits.connections}: `--max-connections`" in document
+    assert f"time to take an answer | {limits.answer_seconds:g} s" in document
+    assert (
+        f"{limits.all_bodies_bytes // 10**6} MB; {limits.keyless_bodies_bytes // 10**6} MB for"
+        in document
+    )
+    assert f"of all together | {limits.all_answers_bytes // 10**6} MB |" in document
     assert f"({limits.stop_seconds:g} seconds for that)" in document
     assert limits.body_bytes == 1_000_000
 
@@ -82,6 +89,9 @@ def test_the_containers_commands_serve(trained_run: Path, tmp_path: Path) -> Non
         for port, code in ((server.port, 0), (1, 1)):
             command = [part.replace(":8000/", f":{port}/") for part in check]
             assert subprocess.run(command, capture_output=True, check=False).returncode == code
+        lines = server.log.read_text().splitlines()
+        # It cannot know that the container's networks are not the machine's.
+        assert len([line for line in lines if line.startswith("warning: 0.0.0.0 ")]) == 2
 
 
 def test_the_container_is_made_of_what_is_there() -> None:

@@ -12,11 +12,13 @@ from fastapi.routing import APIRoute
 
 from headwise.errors import ConfigError
 from headwise.serving.app import make_routes
+from headwise.serving.clients import TrustedProxies
 from headwise.serving.keys import Keys, add_key
 from headwise.serving.limits import Limits
 from headwise.serving.metrics import Metrics
 from headwise.serving.models import Models
 from headwise.serving.service import Service
+from headwise.serving.sessions import Sessions
 from tests.conftest import Headwise
 from tests.servers import Running, running, served
 
@@ -36,7 +38,8 @@ def guarded(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     key = add_key(file, "alice")
     add_key(file, "bob")
     model, keys = served(trained_run), Keys(file)
-    app = make_routes(Service(Models([model]), Limits(), Metrics()), keys)
+    service = Service(Models([model]), Limits(), Metrics())
+    app = make_routes(service, Sessions(keys, TrustedProxies()))
     routes = [(method, path) for path, methods in table(app.routes) for method in sorted(methods)]
     with running([model], keys=keys) as server:
         yield Guarded(server, key, routes)
@@ -109,6 +112,8 @@ def test_a_person_gives_the_key_once(guarded: Guarded) -> None:
     assert status == 401
     assert b'<form method="post" action="/session"' in page
     assert "script-src" not in headers["content-security-policy"], "there is none"
+    # With no-referrer, Chromium sends the form with "Origin: null", which is refused.
+    assert headers["referrer-policy"] == "same-origin"
     assert ask("POST", "/session", f"api_key={guarded.key}".encode())[0] == 415
     status, page, headers = ask("POST", "/session", b"api_key=wrong", FORM)
     assert status == 403
@@ -119,9 +124,13 @@ def test_a_person_gives_the_key_once(guarded: Guarded) -> None:
     cookie = headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
-    name_and_key = cookie.partition(";")[0]
-    assert ask("GET", "/v1/models", headers={"Cookie": name_and_key})[0] == 200
-    assert ask("GET", "/v1/models", headers={"Cookie": f"{name_and_key}x"})[0] == 403
+    assert guarded.key not in cookie
+    session = cookie.partition(";")[0]
+    assert ask("GET", "/v1/models", headers={"Cookie": session})[0] == 200
+    assert ask("GET", "/v1/models", headers={"Cookie": f"{session}x"})[0] == 401
+    # A session that has ended does not keep a person from signing in again.
+    ended = {**FORM, "Cookie": f"{session}x"}
+    assert ask("POST", "/session", f"api_key={guarded.key}".encode(), ended)[0] == 303
     assert ask("GET", "/v1/models", headers={"Cookie": 'a="; b'})[0] == 401
 
 

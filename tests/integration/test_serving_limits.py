@@ -10,12 +10,13 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from headwise.serving.batching import _MOST_SEARCHES
 from headwise.serving.limits import Limits
+from headwise.serving.protocol import GuardedProtocol
 from headwise.tasks.translation import Translator
 from tests.servers import Running, SlowSteps, running, served, start_serve, wait_for
 from tests.small_runs import WORDS
@@ -28,9 +29,10 @@ def translator(trained_run: Path) -> Translator:
 
 @pytest.fixture(scope="module")
 def process(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """A server of its own, whose memory can be looked at."""
+    """A server of its own, whose memory can be looked at, and which all clients share."""
     directory = tmp_path_factory.mktemp("serve")
-    with start_serve(trained_run, directory, "--trusted-proxy", "127.0.0.0/8") as server:
+    options = ("--trusted-proxy", "127.0.0.0/8", "--max-requests", "2000")
+    with start_serve(trained_run, directory, *options) as server:
         yield server
 
 
@@ -93,7 +95,7 @@ def crowd(server: Running, translator: Translator, count: int, rounds: int) -> N
 
     async def watch() -> None:
         while True:
-            status, _, _ = await talk(server, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+            status, _, _ = await talk(server, b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             health.append(status)
             await asyncio.sleep(0.1)
 
@@ -217,7 +219,7 @@ def test_slow_headers_and_bodies_are_ended(trained_run: Path) -> None:
         # A second request of a connection is watched like the first.
         with server.connect() as kept:
             for _ in range(2):
-                kept.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+                kept.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 assert received(kept).startswith(b"HTTP/1.1 200")
             kept.sendall(b"GET /heal")
             assert is_closed(kept)
@@ -384,7 +386,7 @@ def test_who_does_not_take_the_answer_is_hung_up_on(trained_run: Path) -> None:
     with running([served(trained_run)], limits=limits) as server, server.connect() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         # Answers enough to fill every buffer on the way, none of which is taken.
-        request = b"GET /static/explorer.js HTTP/1.1\r\nHost: x\r\n\r\n"
+        request = b"GET /static/explorer.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
         service = server.uvicorn.server_state
         connection.setblocking(False)
         wait_for(lambda: service.connections)
@@ -401,7 +403,8 @@ def test_there_are_only_so_many_connections(
     trained_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with running([served(trained_run)]) as server:
-        monkeypatch.setattr(server.uvicorn.config.http_protocol_class, "most_connections", 3)
+        protocol = cast("type[GuardedProtocol]", server.uvicorn.config.http_protocol_class)
+        monkeypatch.setattr(protocol.open_connections, "most", 3)
         connections = [server.connect() for _ in range(3)]
         wait_for(lambda: len(server.uvicorn.server_state.connections) == 3)
         status, answer, headers = server.ask("GET", "/healthz")

@@ -120,7 +120,7 @@ def test_told_twice_at_once_it_waits_and_told_again_later_it_does_not(trained_ru
         thread = threading.Thread(target=ask)
         thread.start()
         half = server.connect()
-        half.sendall(b"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n")
+        half.sendall(b"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
         wait_for(lambda: steps.count > 2)
         tell(signal.SIGTERM, None)
         tell(signal.SIGINT, None)

@@ -599,8 +599,8 @@ def test_what_nobody_waits_for_any_more_is_taken_from_the_workers(trained_run: P
         with server.connect() as client:
             body = b'{"q": ["ban", "dora"]}'
             client.sendall(
-                b"POST /v1/translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-                b"Content-Length: %d\r\n\r\n" % len(body) + body
+                b"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\n"
+                b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(body) + body
             )
             wait_for(lambda: num_under_way() == 2, 3.5)
         wait_for(lambda: num_under_way() == 0, 3.5)

@@ -66,6 +66,15 @@ def _origin(given: str) -> str:
     help="Take clients' addresses from the X-Forwarded-For of this proxy or network.",
 )
 @click.option(
+    "--allowed-host",
+    "allowed_hosts",
+    metavar="NAME",
+    multiple=True,
+    help="Answer for this host name, too, or with *.NAME for all below it.",
+)
+@click.option("--tls-cert", "tls_certificate", type=FILE, help="Speak HTTPS: certificate, PEM.")
+@click.option("--tls-key", type=FILE, help="The certificate's private key, PEM.")
+@click.option(
     "--max-characters",
     type=click.IntRange(min=1),
     default=Limits.characters,
@@ -100,6 +109,13 @@ def _origin(given: str) -> str:
     help="A minute, of one client.  [default: any number]",
 )
 @click.option(
+    "--max-connections",
+    type=click.IntRange(min=1),
+    default=Limits.connections,
+    show_default=True,
+    help="From one client address.",
+)
+@click.option(
     "--deadline",
     type=click.FloatRange(min=0, min_open=True),
     default=Limits.deadline,
@@ -125,11 +141,15 @@ def serve(
     new_key: str | None,
     origins: tuple[str, ...],
     trusted_proxies: tuple[str, ...],
+    allowed_hosts: tuple[str, ...],
+    tls_certificate: Path | None,
+    tls_key: Path | None,
     max_characters: int,
     max_queue: int,
     max_cost: int,
     max_requests: int,
     rate: int | None,
+    max_connections: int,
     deadline: float,
     checkpoint: str | None,
     engine: "EngineName",
@@ -159,23 +179,36 @@ def serve(
         raise click.UsageError(
             "--workers is for torch on CPU: CTranslate2 uses all cores, and a GPU has one queue"
         )
+    if (tls_certificate is None) != (tls_key is None):
+        raise click.UsageError("--tls-cert and --tls-key need each other")
     keys = None if key_file is None else Keys(key_file)
     proxies = TrustedProxies(trusted_proxies)
 
     from headwise.serving.compute import computer, until_nothing_computes
-    from headwise.serving.server import listen, make_server
+    from headwise.serving.hosts import AllowedHosts
+    from headwise.serving.server import exposure_warnings, listen, make_server
     from headwise.serving.server import serve as run_server
+    from headwise.serving.tls import tls_context
     from headwise.workflows.serve import load_served, searched_by_workers
 
+    hosts = AllowedHosts([host, *allowed_hosts])
+    tls = None
+    if tls_certificate is not None and tls_key is not None:
+        tls = tls_context(tls_certificate, tls_key)
     limits = Limits(
         characters=max_characters,
         queue=max_queue,
         cost=max_cost,
         requests=max_requests,
         rate=rate,
+        connections=max_connections,
         deadline=deadline,
     )
     with until_nothing_computes(), listen(host, port) as listener, ExitStack() as stack:
+        # A trusted proxy is there to speak TLS.
+        has_tls = tls is not None or bool(trusted_proxies)
+        for warning in exposure_warnings(listener, has_tls=has_tls, has_keys=keys is not None):
+            note(f"warning: {warning}")
         models = computer.call(
             lambda: load_served(
                 runs,
@@ -192,5 +225,13 @@ def serve(
             if not model.has_languages:
                 languages = "by name only: its config has no data.source_language, target_language"
             note(f"{model.name}: {languages}, using {model.translator.name}")
-        server = make_server(models, limits=limits, keys=keys, origins=origins, proxies=proxies)
+        server = make_server(
+            models,
+            limits=limits,
+            keys=keys,
+            origins=origins,
+            hosts=hosts,
+            proxies=proxies,
+            tls=tls,
+        )
         run_server(server, listener, lambda address: show(f"serving at {address}"))

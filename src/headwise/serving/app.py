@@ -11,10 +11,13 @@ from headwise import __version__
 from headwise.serving import api, errors, libretranslate, pages
 from headwise.serving.bodies import BodyGuard
 from headwise.serving.clients import TrustedProxies
+from headwise.serving.hosts import AllowedHosts
 from headwise.serving.keys import BodyKeyGuard, KeyGuard, Keys
 from headwise.serving.messages import AttentionRequest, LibreRequest, TranslateRequest
 from headwise.serving.observer import Observer
+from headwise.serving.origins import OriginGuard
 from headwise.serving.service import Service
+from headwise.serving.sessions import Sessions
 
 _KEY_IN_BODY = ("/translate", "/languages")
 
@@ -23,11 +26,15 @@ def make_app(
     service: Service,
     keys: Keys | None = None,
     origins: Sequence[str] = (),
+    *,
+    hosts: AllowedHosts | None = None,
     proxies: TrustedProxies | None = None,
 ) -> ASGIApp:
     """Make the application; with `origins`, pages from there may use it too."""
-    guarded = _without_cookies_and_query(make_routes(service, keys))
-    if keys is None:
+    proxies = proxies or TrustedProxies()
+    sessions = None if keys is None else Sessions(keys, proxies)
+    guarded = _without_cookies_and_query(make_routes(service, sessions))
+    if keys is None or sessions is None:
         guarded = BodyGuard(guarded, service.limits)
     else:
 
@@ -37,10 +44,14 @@ def make_app(
         guarded = BodyKeyGuard(
             guarded, keys, paths=_KEY_IN_BODY, key_in=key_in, refuse=pages.refuse
         )
-        guarded = BodyGuard(guarded, service.limits)
+        guarded = BodyGuard(guarded, service.limits, has_keys=True)
         # Whoever has no key is refused before anything is read; where it is to be read, after.
         guarded = KeyGuard(
-            guarded, keys, left_open=(*_KEY_IN_BODY, pages.SIGN_IN), refuse=pages.refuse
+            guarded,
+            keys,
+            session_holder=sessions.holder,
+            left_open=(*_KEY_IN_BODY, pages.SIGN_IN),
+            refuse=pages.refuse,
         )
     if origins:
         guarded = CORSMiddleware(
@@ -49,11 +60,18 @@ def make_app(
             allow_methods=["GET", "POST"],
             allow_headers=["Authorization", "Content-Type"],
         )
-    return Observer(guarded, service, proxies or TrustedProxies())
+    guarded = OriginGuard(
+        guarded,
+        hosts=hosts or AllowedHosts(),
+        origins=origins,
+        proxies=proxies,
+        pages=pages.PAGES,
+    )
+    return Observer(guarded, service, proxies)
 
 
-def make_routes(service: Service, keys: Keys | None) -> FastAPI:
-    """Make the routes alone."""
+def make_routes(service: Service, sessions: Sessions | None) -> FastAPI:
+    """Make the routes alone; with `sessions`, they are those of a server that asks for keys."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -75,8 +93,8 @@ def make_routes(service: Service, keys: Keys | None) -> FastAPI:
     app.include_router(api.routes(service))
     app.include_router(libretranslate.routes(service))
     app.include_router(api.status_routes(service))
-    app.include_router(pages.routes(app, keys))
-    _describe(app, has_keys=keys is not None)
+    app.include_router(pages.routes(app, sessions))
+    _describe(app, has_keys=sessions is not None)
     return app
 
 

@@ -14,9 +14,11 @@ class BodyGuard:
     Whoever comes after it finds the body in `scope["state"]["body"]`, or receives it as usual.
     """
 
-    def __init__(self, app: ASGIApp, limits: Limits) -> None:
-        self._app, self._limits = app, limits
+    def __init__(self, app: ASGIApp, limits: Limits, *, has_keys: bool = False) -> None:
+        """With keys in use, let clients that have not shown one hold only a little in all."""
+        self._app, self._limits, self._has_keys = app, limits, has_keys
         self._held = 0  # Bytes of all bodies whose requests are not answered yet.
+        self._held_without_key = 0  # Bytes of those that are being read to find a key in them.
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -28,8 +30,9 @@ class BodyGuard:
             await answer(scope, receive, send)
             return
         body = bytearray()
+        has_shown_key = not self._has_keys or "key" in scope["state"]["facts"]
         try:
-            if not await self._read(scope, receive, body):
+            if not await self._read(scope, receive, body, has_shown_key):
                 return
         except RefusedError as refusal:
             self._held -= len(body)
@@ -50,7 +53,9 @@ class BodyGuard:
         finally:
             self._held -= len(body)
 
-    async def _read(self, scope: Scope, receive: Receive, body: bytearray) -> bool:
+    async def _read(
+        self, scope: Scope, receive: Receive, body: bytearray, has_shown_key: bool
+    ) -> bool:
         """Read a body; return whether it has come whole, and not lost its client half-way."""
         limits = self._limits
         too_large = RefusedError(413, f"a body may have {limits.body_bytes:,} bytes at most")
@@ -68,13 +73,26 @@ class BodyGuard:
                     piece = message.get("body", b"")
                     body += piece
                     self._held += len(piece)
+                    if not has_shown_key:
+                        self._held_without_key += len(piece)
                     if len(body) > limits.body_bytes:
                         raise too_large
                     if self._held > limits.all_bodies_bytes:
                         raise RefusedError(503, "too much is sent at once: wait", retry_after=1)
+                    if not has_shown_key and self._held_without_key > limits.keyless_bodies_bytes:
+                        raise RefusedError(
+                            503,
+                            "too much is sent at once without a key: wait, or send the key "
+                            "as 'Authorization: Bearer KEY'",
+                            retry_after=1,
+                        )
                     more = message.get("more_body", False)
         except TimeoutError as error:
             raise RefusedError(
                 408, f"the body did not come within {limits.read_seconds:g} seconds"
             ) from error
+        finally:
+            if not has_shown_key:
+                # A key in the body is looked for at once; from here on it has one, or is refused.
+                self._held_without_key -= len(body)
         return True

@@ -26,7 +26,6 @@ from headwise.serving.forms import urlencoded_fields
 from headwise.serving.limits import RefusedError
 from headwise.serving.logs import log
 
-COOKIE = "headwise_key"
 OPEN = ("/healthz", "/readyz")
 """What is answered without a key."""
 
@@ -58,8 +57,11 @@ class Keys:
 
     def holder(self, key: str) -> str | None:
         """Return whose key this is; None if it is nobody's. Takes as long whosever it is."""
+        return self.holder_of_digest(digest_of(key))
+
+    def holder_of_digest(self, digest: str) -> str | None:
+        """Return whose key has a digest; None if there is no such key, or not any more."""
         self._look_again()
-        digest = _digest(key)
         found = None
         for known, name in self._names.items():
             if hmac.compare_digest(known, digest):
@@ -128,7 +130,7 @@ def add_key(path: Path, name: str) -> str:
         if path.exists():
             _names_in(path)
             owner, before = path.stat(), path.read_text("utf-8").rstrip("\n") + "\n"
-        content = f"{before}{_digest(key)} {name}\n".encode()
+        content = f"{before}{digest_of(key)} {name}\n".encode()
         replace_file(path, content, prepare=lambda new: _make_private(new, path, owner))
     return key
 
@@ -165,42 +167,59 @@ def _make_private(new: Path, path: Path, before: os.stat_result | None) -> None:
     new.chmod(stat.S_IMODE(before.st_mode))
 
 
-def _digest(key: str) -> str:
+def digest_of(key: str) -> str:
+    """Return the SHA-256 of a key, which is what is kept of it."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def admit(scope: Scope, keys: Keys, key: str) -> bool:
     """Return whether a key is known, and note whose it is; log one that is not, by its hash."""
-    holder, state = keys.holder(key), scope["state"]
+    holder = keys.holder(key)
     if holder is None:
-        log("key refused", **state["facts"], hash=_digest(key)[:8])
+        log("key refused", **scope["state"]["facts"], hash=digest_of(key)[:8])
         return False
-    state["facts"]["key"] = holder
-    state["client"] = f"key {holder}"
+    note_holder(scope, holder)
     return True
+
+
+def note_holder(scope: Scope, holder: str) -> None:
+    """Log a request, and count it towards limits, as that of a key's holder."""
+    scope["state"]["facts"]["key"] = holder
+    scope["state"]["client"] = f"key {holder}"
 
 
 class KeyGuard:
     """Let nobody pass without a key, but to ask how the server is.
 
-    A key stands in the header `Authorization: Bearer`, or in the page's cookie. On the paths that
-    are `left_open`, somebody else asks for it.
+    A key stands in the header `Authorization: Bearer`; a person who gave it to the page has a
+    session instead. On the paths that are `left_open`, a later guard asks for it.
     """
 
     def __init__(
-        self, app: ASGIApp, keys: Keys, *, left_open: Collection[str], refuse: Refuse
+        self,
+        app: ASGIApp,
+        keys: Keys,
+        *,
+        session_holder: Callable[[Scope], str | None],
+        left_open: Collection[str],
+        refuse: Refuse,
     ) -> None:
+        """Find the holder of a request's session with `session_holder`."""
         self._app, self._keys, self._refuse = app, keys, refuse
-        self._left_open = left_open
+        self._session_holder, self._left_open = session_holder, left_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in OPEN:
             await self._app(scope, receive, send)
             return
-        key = _key_of(Headers(scope=scope))
-        may_pass = (
-            scope["path"] in self._left_open if key is None else admit(scope, self._keys, key)
-        )
+        key = _bearer(Headers(scope=scope))
+        if key is not None:
+            may_pass = admit(scope, self._keys, key)
+        elif (holder := self._session_holder(scope)) is not None:
+            note_holder(scope, holder)
+            may_pass = True
+        else:
+            may_pass = scope["path"] in self._left_open
         if not may_pass:
             await self._refuse(scope, key is not None)(scope, receive, send)
             return
@@ -242,13 +261,6 @@ class BodyKeyGuard:
         return key if isinstance(key, str) and key else None
 
 
-def _key_of(headers: Headers) -> str | None:
+def _bearer(headers: Headers) -> str | None:
     scheme, _, key = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and key.strip():
-        return key.strip()
-    # Not by http.cookies: on some Pythons, a header full of backslashes keeps it busy for seconds.
-    for cookie in headers.get("cookie", "").split(";"):
-        name, _, value = cookie.partition("=")
-        if name.strip() == COOKIE:
-            return value.strip() or None
-    return None
+    return key.strip() or None if scheme.lower() == "bearer" else None

@@ -13,6 +13,13 @@ class Limits:
     """Most bytes of a request's body."""
     all_bodies_bytes: int = 64_000_000
     """Most bytes of all bodies that are being read at once."""
+    keyless_bodies_bytes: int = 4_000_000
+    """Most bytes of all bodies that are being read from clients that have not shown a key yet,
+    where keys are in use."""
+    all_answers_bytes: int = 64_000_000
+    """Most bytes of all answers that wait for their clients to take them."""
+    connections: int = 256
+    """Most connections from one client address."""
     characters: int = 10_000
     """Most characters of all texts of a request."""
     texts: int = 500
@@ -34,6 +41,8 @@ class Limits:
     """Seconds after which a request is given up."""
     read_seconds: float = 10.0
     """Seconds in which a request's header must be there, and then its body."""
+    answer_seconds: float = 60.0
+    """Seconds in which a client must take the whole answer."""
     stop_seconds: float = 10.0
     """Seconds that requests have to finish once the server is told to stop."""
     hang_seconds: float = 60.0

@@ -45,10 +45,15 @@ def log_error(event: str, **fields: object) -> None:
 
 
 def configure() -> None:
-    """Send our events and uvicorn's warnings to stderr."""
+    """Send our events, uvicorn's warnings and asyncio's errors to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    for name, level in (("headwise.serving", logging.INFO), ("uvicorn", logging.WARNING)):
+    levels = {
+        "headwise.serving": logging.INFO,
+        "uvicorn": logging.WARNING,
+        "asyncio": logging.ERROR,
+    }
+    for name, level in levels.items():
         logger = logging.getLogger(name)
         logger.handlers = [handler]
         logger.propagate = False

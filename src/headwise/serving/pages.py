@@ -13,9 +13,11 @@ from starlette.types import Scope
 from headwise.inspect.explorer_files import explorer_script, explorer_style
 from headwise.serving.errors import problem
 from headwise.serving.forms import form_fields
-from headwise.serving.keys import COOKIE, Keys, admit
+from headwise.serving.sessions import Sessions
 
 SIGN_IN = "/session"
+PAGES = ("/", "/docs")
+"""What other sites may link to."""
 
 _TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -34,7 +36,7 @@ _KEY_STYLE = _FILES.pop("key.css").decode()
 _KEY_PAGE = _FILES.pop("key.html").decode().replace("STYLE", _KEY_STYLE)
 
 
-def routes(app: FastAPI, keys: Keys | None) -> APIRouter:
+def routes(app: FastAPI, sessions: Sessions | None) -> APIRouter:
     """Make the routes of the pages."""
     router = APIRouter(include_in_schema=False)
 
@@ -58,13 +60,11 @@ def routes(app: FastAPI, keys: Keys | None) -> APIRouter:
     async def sign_in(request: Request) -> Response:
         fields = form_fields(request.headers.get("content-type", ""), await request.body())
         key = fields.get("api_key", [""])[0]
-        if keys is None:
+        if sessions is None:
             return problem(404, "this server asks for no key")
-        if not key or not admit(request.scope, keys, key):
-            return key_page(wrong=bool(key))
         answer = RedirectResponse("/", 303)
-        # Out of reach of scripts, and gone with the browser's window.
-        answer.set_cookie(COOKIE, key, httponly=True, samesite="strict")
+        if not sessions.sign_in(request.scope, key, answer):
+            return key_page(wrong=bool(key))
         return answer
 
     return router
@@ -91,7 +91,12 @@ def key_page(*, wrong: bool) -> Response:
     return Response(
         _KEY_PAGE.replace("MESSAGE", escape(message)),
         403 if wrong else 401,
-        {"Content-Security-Policy": policy, "Cache-Control": "no-store"},
+        {
+            "Content-Security-Policy": policy,
+            "Cache-Control": "no-store",
+            # With no-referrer, browsers send the form with "Origin: null", as other sites could.
+            "Referrer-Policy": "same-origin",
+        },
         "text/html; charset=utf-8",
     )
 

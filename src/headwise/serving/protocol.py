@@ -10,11 +10,9 @@ from typing import Any, ClassVar
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-_BUSY = (
-    b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n"
-    b"Content-Type: application/json\r\nContent-Length: 51\r\n\r\n"
-    b'{"error": "too many connections: try again later."}'
-)
+from headwise.serving.clients import client_group
+from headwise.serving.connections import OpenConnections
+from headwise.serving.unsent import UnsentAnswers
 
 
 class GuardedProtocol(H11Protocol):
@@ -25,35 +23,55 @@ class GuardedProtocol(H11Protocol):
     answer is being taken, too."""
     least_taken: ClassVar[int] = 64 * 1024
     """Bytes of an answer that must be taken from one look to the next."""
+    answer_seconds: ClassVar[float] = 60.0
+    """From the first byte of an answer that is not taken at once to its last byte taken."""
+    most_waiting: ClassVar[int] = 64 * 1024
+    """Bytes of further requests that may wait on a connection for the one being answered; bytes of
+    an answer that may be unsent when the next request comes."""
     drain_seconds: ClassVar[float] = 2.0
     """How long the rest of a body is still read, and forgotten, once its request is refused: a
     connection that is closed under a client who is sending may cost it the answer."""
-    most_connections: ClassVar[int] = 1000
+    open_connections: ClassVar[OpenConnections]
+    unsent_answers: ClassVar[UnsentAnswers]
+
+    wire: asyncio.Transport | None = None
+    """The transport below TLS. Bytes wait there that the transport of TLS does not count."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._reading: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
+        self._answering: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        if len(self.connections) > self.most_connections:
-            transport.write(_BUSY)
+        refusal = self.open_connections.add(self._address)
+        if refusal is not None:
+            transport.write(refusal)
             transport.close()
         else:
             self._await_request(self.read_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for timer in (self._reading, self._writing):
+        for timer in (self._reading, self._writing, self._answering):
             if timer is not None:
                 timer.cancel()
+        self.unsent_answers.note(self, 0)
+        self.open_connections.remove(self._address)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         if self.transport.is_closing():
             return
+        if self.cycle is not None and self.cycle.response_complete and self._leaves_answers():
+            self.transport.close()  # After the unsent bytes are sent.
+            return
         before = self.cycle
         super().data_received(data)
+        num_waiting = len(self.conn.trailing_data[0])
+        if num_waiting > self.most_waiting and not self.transport.is_closing():
+            self.abort()
+            return
         if self.cycle is not before and self._writing is not None:
             # Whoever asks for more has taken what came before, or is looked at anew.
             self._writing.cancel()
@@ -86,6 +104,9 @@ class GuardedProtocol(H11Protocol):
 
     def on_response_complete(self) -> None:
         self._request_is_there()
+        has_next = bool(self.conn.trailing_data[0])
+        if has_next and self._leaves_answers() and not self.transport.is_closing():
+            self.transport.close()
         super().on_response_complete()
         if self.conn.their_state is h11.SEND_BODY:
             self._await_request(self.drain_seconds)
@@ -98,21 +119,67 @@ class GuardedProtocol(H11Protocol):
     def _await_request(self, seconds: float) -> None:
         """End the connection unless the request that is coming is there in time."""
         if self._reading is None:
-            self._reading = self.loop.call_later(seconds, self.transport.abort)
+            self._reading = self.loop.call_later(seconds, self.abort)
 
     def _request_is_there(self) -> None:
         if self._reading is not None:
             self._reading.cancel()
             self._reading = None
 
+    @property
+    def group(self) -> str:
+        """Return the client that this connection belongs to."""
+        return client_group(self._address)
+
+    def unsent(self) -> int:
+        """Return how many bytes wait in memory for the client to take them."""
+        if self.wire is None:
+            return self.transport.get_write_buffer_size()
+        size = self.wire.get_write_buffer_size()
+        if not self.transport.is_closing():  # Its size may not be asked for after close().
+            size += self.transport.get_write_buffer_size()
+        return size
+
+    def abort(self) -> None:
+        """Close the connection at once and drop what is unsent."""
+        (self.wire or self.transport).abort()
+
+    @property
+    def _address(self) -> str:
+        return self.client[0] if self.client else ""
+
+    def _leaves_answers(self) -> bool:
+        """Return whether the client asks for more without taking what it has asked for."""
+        return self.unsent() > self.most_waiting
+
     def _watch_writing(self) -> None:
         """Look again and again whether what was written is being taken, until all of it is."""
-        if self._writing is None and (size := self.transport.get_write_buffer_size()):
+        size = self.unsent()
+        self.unsent_answers.note(self, size)
+        if not size:
+            self._answer_is_taken()
+            return
+        if self._writing is None:
             self._writing = self.loop.call_later(self.read_seconds, self._look, size)
+        if self._answering is None:
+            self._answering = self.loop.call_later(self.answer_seconds, self._end_answer)
 
     def _look(self, before: int) -> None:
         self._writing = None
-        if self.transport.get_write_buffer_size() > max(0, before - self.least_taken):
-            self.transport.abort()
+        if self.unsent() > max(0, before - self.least_taken):
+            self.abort()
         else:
             self._watch_writing()
+
+    def _end_answer(self) -> None:
+        self._answering = None
+        if self.unsent():
+            self.abort()
+        else:
+            self._answer_is_taken()
+
+    def _answer_is_taken(self) -> None:
+        for timer in (self._writing, self._answering):
+            if timer is not None:
+                timer.cancel()
+        self._writing = self._answering = None

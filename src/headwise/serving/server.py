@@ -4,7 +4,9 @@ import asyncio
 import contextlib
 import resource
 import socket
+import ssl
 from collections.abc import Callable, Sequence
+from ipaddress import ip_address
 from types import FrameType
 
 import uvicorn
@@ -13,6 +15,8 @@ from headwise.errors import ConfigError
 from headwise.serving import logs
 from headwise.serving.app import make_app
 from headwise.serving.clients import TrustedProxies
+from headwise.serving.connections import OpenConnections
+from headwise.serving.hosts import AllowedHosts
 from headwise.serving.keys import Keys
 from headwise.serving.limits import Limits
 from headwise.serving.logs import log
@@ -20,6 +24,8 @@ from headwise.serving.metrics import Metrics
 from headwise.serving.models import Models, ServedModel
 from headwise.serving.protocol import GuardedProtocol
 from headwise.serving.service import Service
+from headwise.serving.tls import TlsProtocol
+from headwise.serving.unsent import UnsentAnswers
 from headwise.signals import StopWishes
 
 _SPARE_FILES = 100
@@ -32,9 +38,9 @@ _LAST_ANSWER_SECONDS = 0.5
 class Server(uvicorn.Server):
     """uvicorn's server, which is not ready from the moment that it is told to stop."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, *, scheme: str) -> None:
         super().__init__(config)
-        self._service = service
+        self._service, self.scheme = service, scheme
         self._wishes = StopWishes()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.on_started: Callable[[], None] = lambda: None
@@ -76,18 +82,29 @@ def make_server(
     limits: Limits | None = None,
     keys: Keys | None = None,
     origins: Sequence[str] = (),
+    hosts: AllowedHosts | None = None,
     proxies: TrustedProxies | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> Server:
     """Make a server that is told its sockets when it is run."""
     service = Service(Models(models), limits or Limits(), Metrics())
 
     class Protocol(GuardedProtocol):
         read_seconds = service.limits.read_seconds
-        most_connections = _raise_file_limit() - _SPARE_FILES
+        answer_seconds = service.limits.answer_seconds
+        unsent_answers = UnsentAnswers(service.limits.all_answers_bytes)
+        open_connections = OpenConnections(
+            most=_raise_file_limit() - _SPARE_FILES,
+            most_per_client=service.limits.connections,
+            proxies=proxies or TrustedProxies(),
+        )
 
+    protocol: type[asyncio.Protocol] = Protocol
+    if tls is not None:
+        protocol = type("Tls", (TlsProtocol,), {"context": tls, "http": Protocol})
     config = uvicorn.Config(
-        make_app(service, keys, origins, proxies),
-        http=Protocol,
+        make_app(service, keys, origins, hosts=hosts, proxies=proxies),
+        http=protocol,
         ws="none",
         loop="asyncio",
         lifespan="on",
@@ -102,7 +119,7 @@ def make_server(
         timeout_graceful_shutdown=int(service.limits.stop_seconds) + 2,
         h11_max_incomplete_event_size=32 * 1024,
     )
-    return Server(config, service)
+    return Server(config, service, scheme="http" if tls is None else "https")
 
 
 def listen(host: str, port: int) -> socket.socket:
@@ -122,11 +139,29 @@ def listen(host: str, port: int) -> socket.socket:
     return listener
 
 
+def exposure_warnings(listener: socket.socket, *, has_tls: bool, has_keys: bool) -> list[str]:
+    """Return what is risky about a socket that other machines can reach."""
+    host = listener.getsockname()[0]
+    if ip_address(host.partition("%")[0]).is_loopback:
+        return []
+    warnings = []
+    if not has_tls:
+        warnings.append(
+            f"{host} can be reached from other machines, and HTTP is not encrypted: "
+            "use --tls-cert and --tls-key, or a proxy that speaks TLS"
+        )
+    if not has_keys:
+        warnings.append(
+            f"{host} can be reached from other machines, and everyone may use it: use --keys"
+        )
+    return warnings
+
+
 def serve(server: Server, listener: socket.socket, on_ready: Callable[[str], None]) -> None:
     """Serve until told to stop; `on_ready` is told the address as soon as it answers."""
     logs.configure()
     host, port = listener.getsockname()[:2]
-    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+    address = f"{server.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
     def on_started() -> None:
         log("listening", url=address)

@@ -1,0 +1,42 @@
+"""How many connections a client may have."""
+
+from headwise.serving.clients import TrustedProxies
+from headwise.serving.connections import OpenConnections
+
+
+def connections(
+    *, most: int = 100, most_per_client: int = 2, proxies: tuple[str, ...] = ()
+) -> OpenConnections:
+    return OpenConnections(
+        most=most, most_per_client=most_per_client, proxies=TrustedProxies(proxies)
+    )
+
+
+def test_a_client_has_only_so_many_connections_and_others_have_theirs() -> None:
+    counted = connections()
+    assert counted.add("192.0.2.1") is None
+    assert counted.add("192.0.2.1") is None
+    refusal = counted.add("192.0.2.1")
+    assert refusal is not None
+    assert refusal.startswith(b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\n")
+    assert counted.add("192.0.2.2") is None
+    counted.remove("192.0.2.1")
+    counted.remove("192.0.2.1")
+    assert counted.add("192.0.2.1") is None
+    for address in ("192.0.2.1", "192.0.2.1", "192.0.2.2"):
+        counted.remove(address)
+    assert not counted._by_client, "clients that are gone are forgotten"
+
+
+def test_addresses_of_one_ipv6_network_are_one_client() -> None:
+    counted = connections()
+    refusals = [counted.add(f"2001:db8::{number}") for number in range(3)]
+    assert [refusal is None for refusal in refusals] == [True, True, False]
+
+
+def test_a_trusted_proxy_connects_for_many_clients() -> None:
+    counted = connections(most=4, proxies=("192.0.2.1",))
+    assert [counted.add("192.0.2.1") for _ in range(4)] == [None] * 4
+    refusal = counted.add("192.0.2.1")
+    assert refusal is not None
+    assert refusal.startswith(b"HTTP/1.1 503")

@@ -1,0 +1,162 @@
+"""When a connection is closed for what its client does not take, or sends too early."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+import uvicorn
+from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
+
+from headwise.serving.clients import TrustedProxies
+from headwise.serving.connections import OpenConnections
+from headwise.serving.protocol import GuardedProtocol
+from headwise.serving.unsent import UnsentAnswers
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+class Timer:
+    def __init__(self, seconds: float, call: Callable[[], None]) -> None:
+        self.seconds, self.call, self.is_cancelled = seconds, call, False
+
+    def cancel(self) -> None:
+        self.is_cancelled = True
+
+
+class Clock:
+    """A loop's timers, which a test fires."""
+
+    def __init__(self) -> None:
+        self.timers: list[Timer] = []
+
+    def call_later(self, seconds: float, call: Callable[..., None], *arguments: Any) -> Timer:
+        self.timers.append(Timer(seconds, lambda: call(*arguments)))
+        return self.timers[-1]
+
+    def waiting(self, seconds: float) -> list[Timer]:
+        return [each for each in self.timers if each.seconds == seconds and not each.is_cancelled]
+
+    def fire(self, seconds: float) -> None:
+        """Fire the last timer of so many seconds."""
+        timer = self.waiting(seconds)[-1]
+        self.timers.remove(timer)
+        timer.call()
+
+
+class Transport:
+    """A transport whose client takes as much as a test says."""
+
+    def __init__(self, unsent: int = 0) -> None:
+        self.unsent, self.is_aborted, self.is_closed = unsent, False, False
+
+    def get_write_buffer_size(self) -> int:
+        return self.unsent
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return ("192.0.2.1", 50_000) if name == "peername" else default
+
+    def write(self, data: bytes) -> None:
+        self.unsent += len(data)
+
+    def is_closing(self) -> bool:
+        return self.is_closed or self.is_aborted
+
+    def pause_reading(self) -> None:
+        pass
+
+    def close(self) -> None:
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.is_aborted = True
+
+
+async def never(scope: Scope, receive: Receive, send: Send) -> None:
+    await asyncio.Event().wait()
+
+
+def connect(loop: object, wire: Transport | None = None) -> tuple[GuardedProtocol, Transport]:
+    class Protocol(GuardedProtocol):
+        open_connections = OpenConnections(most=10, most_per_client=10, proxies=TrustedProxies())
+        unsent_answers = UnsentAnswers(10_000_000)
+
+    config = uvicorn.Config(never, http=Protocol, ws="none", log_config=None, lifespan="off")
+    protocol = Protocol(config, ServerState(), {}, cast("asyncio.AbstractEventLoop", loop))
+    protocol.wire = cast("asyncio.Transport | None", wire)
+    transport = Transport()
+    protocol.connection_made(cast("asyncio.Transport", transport))
+    return protocol, transport
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+def test_an_answer_has_a_deadline_that_taking_a_little_does_not_move(clock: Clock) -> None:
+    protocol, transport = connect(clock)
+    transport.unsent = 1_000_000
+    protocol.pause_writing()
+    for _ in range(3):
+        transport.unsent -= 100_000
+        clock.fire(protocol.read_seconds)
+        assert not transport.is_aborted, "it takes enough from look to look"
+    clock.fire(protocol.answer_seconds)
+    assert transport.is_aborted
+
+
+def test_an_answer_that_is_taken_in_time_ends_nothing(clock: Clock) -> None:
+    protocol, transport = connect(clock)
+    transport.unsent = 1_000_000
+    protocol.pause_writing()
+    transport.unsent = 0
+    clock.fire(protocol.answer_seconds)
+    assert not transport.is_aborted
+    # The next answer has all of its time.
+    transport.unsent = 1_000_000
+    protocol.pause_writing()
+    assert len(clock.waiting(protocol.answer_seconds)) == 1
+
+
+def test_a_look_at_an_answer_that_is_taken_ends_its_deadline(clock: Clock) -> None:
+    protocol, transport = connect(clock)
+    transport.unsent = 1_000_000
+    protocol.pause_writing()
+    transport.unsent = 0
+    clock.fire(protocol.read_seconds)
+    assert not clock.waiting(protocol.answer_seconds)
+
+
+def test_bytes_below_tls_are_unsent_too(clock: Clock) -> None:
+    wire = Transport()
+    protocol, transport = connect(clock, wire)
+    wire.unsent, transport.unsent = 1_000_000, 0
+    protocol.on_response_complete()
+    assert protocol.unsent() == 1_000_000
+    clock.fire(protocol.answer_seconds)
+    assert wire.is_aborted
+
+
+def test_a_connection_that_is_lost_is_counted_no_more(clock: Clock) -> None:
+    protocol, transport = connect(clock)
+    transport.unsent = 1_000_000
+    protocol.pause_writing()
+    protocol.connection_lost(None)
+    assert not clock.waiting(protocol.answer_seconds)
+    assert protocol.unsent_answers._total == 0
+
+
+def test_requests_that_wait_for_an_answer_are_limited() -> None:
+    async def send(waiting: int) -> bool:
+        protocol, transport = connect(asyncio.get_running_loop())
+        protocol.data_received(REQUEST)
+        protocol.data_received(b"x" * waiting)
+        protocol.connection_lost(None)
+        for task in protocol.tasks:
+            task.cancel()
+        return transport.is_aborted
+
+    assert asyncio.run(send(waiting=GuardedProtocol.most_waiting)) is False
+    assert asyncio.run(send(waiting=GuardedProtocol.most_waiting + 1)) is True
