@@ -331,11 +331,11 @@ def test_a_full_queue_sends_the_rest_away(trained_run: Path) -> None:
         for number, connection in enumerate(connections[1:]):
             connection.sendall(post(server, "ban", alpha=number, min_length=20))
             wait_for(lambda: b'waiting_sentences{model="run"} 0.0' in figures(server))
-        # One more than are searched at once must wait, and nobody overtakes it.
-        connections[0].sendall(post(server, ["ban", "kan", "dora"]))  # type: ignore[arg-type]
+        # One more than are searched at once must wait, and is not overtaken.
+        connections[0].sendall(post(server, ["ban", "kan", "dora"], alpha=5))  # type: ignore[arg-type]
         wait_for(lambda: b'waiting_sentences{model="run"} 3.0' in figures(server))
         assert steps.count > 0
-        status, answer, headers = server.ask("POST", "/v1/translate", {"q": "kun"})
+        status, answer, headers = server.ask("POST", "/v1/translate", {"q": "kun", "alpha": 5})
         assert status == 429
         assert answer["error"].startswith("too many sentences are waiting")
         assert int(headers["retry-after"]) >= 1

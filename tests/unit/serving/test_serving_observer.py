@@ -102,7 +102,7 @@ def test_a_key_is_counted_under_its_holder(tmp_path: Path) -> None:
 
     options: dict[str, Any] = {"keys": Keys(file), "refuse": refuse}
     for guard in (
-        KeyGuard(app, left_open=(), **options),
+        KeyGuard(app, session_holder=lambda _: None, left_open=(), **options),
         BodyKeyGuard(app, paths=("/",), key_in=lambda *_: None, **options),
     ):
         scope: Scope = {

@@ -22,6 +22,7 @@ def scope(*, host: str = "127.0.0.1:8000", cookie: str = "", scheme: str = "http
         "type": "http",
         "scheme": "http",
         "client": ("127.0.0.1", 1),
+        "state": {"facts": {}},
         "headers": [
             (b"host", host.encode()),
             (b"cookie", cookie.encode()),
