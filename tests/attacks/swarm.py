@@ -15,15 +15,18 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
+from itertools import count
 
 from tests.attacks import payloads
 
 CORES = 0.5
 CONNECTIONS = 8
-"""Of each attack, spread over the addresses."""
+"""Spread over the addresses: of one attack, or of all together."""
+TURN_SECONDS = 1.0
+"""How long a connection attacks in one way before it goes on to the next."""
 ADDRESSES = [f"127.0.0.{number}" for number in range(2, 6)]
 FLOOD_CONNECTIONS = 400
-FLOOD_ADDRESSES = ["127.0.0.10"]
+FLOOD_ADDRESS = "127.0.0.10"
 """Another one, so that a limit of connections from one address does not stop the other attacks."""
 
 _STATUS = re.compile(rb"HTTP/1\.1 (\d{3})")
@@ -56,6 +59,18 @@ class Attacker:
                 self._counts["closed"] += 1
             # No faster than this, whatever the server does with connections.
             await asyncio.sleep(0.05)
+
+    async def in_turns(
+        self,
+        attacks: list[tuple[Callable[["Attacker"], Awaitable[None]], Counter[str]]],
+        first: int,
+    ) -> None:
+        """Attack in one way after the other until cancelled."""
+        for number in count(first):
+            one, self._counts = attacks[number % len(attacks)]
+            with suppress(TimeoutError):
+                async with asyncio.timeout(TURN_SECONDS):
+                    await self.again_and_again(one)
 
     async def connect(self, *, receive_bytes: int | None = None) -> socket.socket:
         await self._throttle.wait()
@@ -185,14 +200,18 @@ async def attack(port: int, seconds: float, names: list[str]) -> dict[str, Count
     throttle, known = Throttle(), attacks()
     counts: dict[str, Counter[str]] = {name: Counter() for name in names}
     tasks = []
-    for name in names:
-        addresses, connections = ADDRESSES, CONNECTIONS
-        if name == "flood":
-            addresses, connections = FLOOD_ADDRESSES, FLOOD_CONNECTIONS
-        for number in range(connections):
-            address = addresses[number % len(addresses)]
-            one = Attacker(port, address, throttle, counts[name])
-            tasks.append(asyncio.ensure_future(one.again_and_again(known[name])))
+    for _ in range(FLOOD_CONNECTIONS if "flood" in names else 0):
+        one = Attacker(port, FLOOD_ADDRESS, throttle, counts["flood"])
+        tasks.append(asyncio.ensure_future(one.again_and_again(known["flood"])))
+    turns = [(known[name], counts[name]) for name in names if name != "flood"]
+    for number in range(CONNECTIONS if turns else 0):
+        address = ADDRESSES[number % len(ADDRESSES)]
+        one = Attacker(port, address, throttle, Counter())
+        if len(turns) == 1:
+            one = Attacker(port, address, throttle, turns[0][1])
+            tasks.append(asyncio.ensure_future(one.again_and_again(turns[0][0])))
+        else:
+            tasks.append(asyncio.ensure_future(one.in_turns(turns, number)))
     print("begin", flush=True)
     done, _ = await asyncio.wait(tasks, timeout=seconds, return_when=asyncio.FIRST_EXCEPTION)
     for task in tasks:

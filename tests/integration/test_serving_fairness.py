@@ -211,8 +211,8 @@ def test_a_compute_thread_that_crashed_is_not_healthy(monkeypatch: pytest.Monkey
         def due(self) -> float | None:
             return 0
 
-        def used(self) -> float:
-            return 0.0
+        def place(self) -> tuple[float, float]:
+            return 0.0, 0.0
 
         def turn(self) -> None:
             raise SystemExit

@@ -96,7 +96,7 @@ async def ends(search: WorkerSearch) -> dict[int, Any]:
 
 def begun(workers: Workers, settings: SearchSettings = FIRST, model: str = "tied") -> WorkerSearch:
     extra = EXTRA if settings is FIRST else 10_000
-    return workers.search(model, settings, extra, lambda: None, lambda number: "client")
+    return workers.search(model, settings, extra, lambda: None, lambda number: "client", False)
 
 
 def test_they_find_what_the_engine_finds(run: Run, models: dict[str, Transformer]) -> None:
@@ -426,7 +426,7 @@ def added(key: SearchKey, sources: dict[int, list[int]], client: str = "client")
 
 
 def test_a_client_with_little_is_served_before_one_with_much(worker: Talk) -> None:
-    hog, light = (SearchKey(n, "good", ENDLESS, 300) for n in (0, 1))
+    hog, light = (SearchKey(n, "good", ENDLESS, 300, is_bulk=n == 0) for n in (0, 1))
     worker.send(added(hog, {n: [5] for n in range(100, 200)}, "hog"))
     worker.send(added(light, {1: [5]}, "innocent"))
     assert [number for number, _ in worker.receive().found] == [1]
@@ -458,7 +458,7 @@ def test_a_worker_that_hangs_is_killed_and_replaced(run: Run) -> None:
 
 
 def test_a_search_that_fails_fails_alone(worker: Talk) -> None:
-    good, bad = (SearchKey(0, name, FIRST, EXTRA) for name in ("good", "bad"))
+    good, bad = (SearchKey(0, name, FIRST, EXTRA, False) for name in ("good", "bad"))
     worker.send(added(bad, {1: [5], 2: [6]}))
     assert worker.receive() == Failed([1, 2])
     worker.send(added(good, {4: [5], 5: [6], 6: [7]}), Drop([5]))
@@ -473,7 +473,10 @@ def test_a_search_that_fails_fails_alone(worker: Talk) -> None:
 
 
 def test_of_a_search_under_way_some_are_given_up(worker: Talk) -> None:
-    endless, short = SearchKey(0, "good", ENDLESS, 1000), SearchKey(1, "good", FIRST, 1)
+    endless, short = (
+        SearchKey(0, "good", ENDLESS, 1000, False),
+        SearchKey(1, "good", FIRST, 1, False),
+    )
     worker.send(added(endless, {1: [5], 2: [6], 3: [7]}), added(short, {4: [5]}))
     assert [number for number, _ in worker.receive().found] == [4], "steps were taken"
     worker.send(Drop([1, 3]))

@@ -18,6 +18,7 @@ from headwise.serving.observer import Observer
 from headwise.serving.origins import OriginGuard
 from headwise.serving.service import Service
 from headwise.serving.sessions import Sessions
+from headwise.serving.turnstile import Turnstile
 
 _KEY_IN_BODY = ("/translate", "/languages")
 
@@ -35,7 +36,7 @@ def make_app(
     sessions = None if keys is None else Sessions(keys, proxies)
     guarded = _without_cookies_and_query(make_routes(service, sessions))
     if keys is None or sessions is None:
-        guarded = BodyGuard(guarded, service.limits)
+        guarded = BodyGuard(Turnstile(guarded), service.limits)
     else:
 
         def key_in(content_type: str, body: bytes) -> object:
@@ -44,7 +45,7 @@ def make_app(
         guarded = BodyKeyGuard(
             guarded, keys, paths=_KEY_IN_BODY, key_in=key_in, refuse=pages.refuse
         )
-        guarded = BodyGuard(guarded, service.limits, has_keys=True)
+        guarded = BodyGuard(Turnstile(guarded), service.limits, has_keys=True)
         # Whoever has no key is refused before anything is read; where it is to be read, after.
         guarded = KeyGuard(
             guarded,

@@ -5,9 +5,9 @@ the next steps; those that are done leave and are answered. So no request waits 
 nor for the rest of one to end.
 
 Sentences are taken from the queue round-robin by client. A client with much under way is searched
-apart from those with little ("bulk"), and of the searches that are ready, the one with the client
-that has had least compute time takes the next step: a short request is served within a few steps,
-whatever others have queued. The reasons are in docs/decisions/0011-serving.md.
+apart from those with little ("bulk"). The searches of those with little come first, and of each
+kind the one with the client that has had least compute time: a short request is served within a few
+steps, whatever others have queued. The reasons are in docs/decisions/0011-serving.md.
 """
 
 import asyncio
@@ -29,9 +29,9 @@ from headwise.serving.metrics import Metrics
 from headwise.tasks.engine import LostError, OngoingSearch
 
 ClientOf = Callable[[int], str]
-BeginSearch = Callable[[SearchSettings, Callable[[], None], ClientOf], OngoingSearch]
-"""Begins a search with some settings. It is told what to call once it is ready by itself, and how
-to find out which client a sentence is for."""
+BeginSearch = Callable[[SearchSettings, Callable[[], None], ClientOf, bool], OngoingSearch]
+"""Begins a search with some settings. It is told what to call once it is ready by itself, how to
+find out which client a sentence is for, and whether it is in bulk."""
 
 _MOST_SENTENCES = 128
 _MOST_TOKENS = 16_384
@@ -46,6 +46,9 @@ sentences, and tokens of their hypotheses' sources."""
 _MOST_SEARCHES = 2
 """How many searches may be under way, in bulk and not, with settings that are not the model's own.
 The model's own settings have a search of each kind reserved."""
+
+_FIRST = (-inf, -inf)
+"""The place of what costs no compute time: to end a search that has no sentences any more."""
 
 _LOOK_SECONDS = 0.005
 """How often a search that accepts no sentences is asked again."""
@@ -207,7 +210,7 @@ class Batcher:
             return ticket
         with self._driver.changed:
             self.check_room(client, len(items))
-            self._driver.shares.wake(client)
+            self._driver.turns.wake(client)
             pending = self._pending.setdefault(client, Counter())
             pending["sentences"] += len(items)
             pending["tokens"] += sum(item.tokens for item in items)
@@ -236,9 +239,9 @@ class Batcher:
             return 0
         return _LOOK_SECONDS if _Start.SOON in starts else None
 
-    def used(self) -> float:
-        """Return the least compute time of the clients that something can be done for."""
-        return min(self._next_lanes(self._starts()).values(), default=-inf)
+    def place(self) -> tuple[float, float]:
+        """Return the place of the search that is next."""
+        return min(self._next_lanes(self._starts()).values(), default=_FIRST)
 
     def turn(self) -> None:
         """Let sentences join one of the searches, and take a step of it."""
@@ -267,7 +270,7 @@ class Batcher:
                 newcomers = self._newcomers(lane, [ticket for ticket, _, _ in starting])
         if lane is not None and (running := self._running.get(lane)) is not None:
             try:
-                self._go_on(running, newcomers)
+                self._go_on(lane, running, newcomers)
             except Exception as error:  # Whatever it is, it is this search's: others go on.
                 log_error("a search has failed")
                 self._end(lane, error)
@@ -328,8 +331,8 @@ class Batcher:
 
     def _next_lanes(
         self, starts: Iterable[tuple[SearchTicket, _Lane, _Start]]
-    ) -> dict[_Lane, float]:
-        """Return where something can be done, with the least compute time of a client there."""
+    ) -> dict[_Lane, tuple[float, float]]:
+        """Return where something can be done, each with its place in the order of turns."""
         clients: dict[_Lane, set[str]] = {}
         for lane, running in self._running.items():
             if running.search.is_ready:
@@ -337,9 +340,12 @@ class Batcher:
         for ticket, lane, start in starts:
             if start is _Start.NOW:
                 clients.setdefault(lane, set()).add(ticket.client)
-        shares = self._driver.shares
+        turns = self._driver.turns
         # In a search that is ready, all sentences may have been given up.
-        return {lane: shares.least(names) if names else -inf for lane, names in clients.items()}
+        return {
+            lane: turns.place(names, is_bulk=lane.is_bulk) if names else _FIRST
+            for lane, names in clients.items()
+        }
 
     def _newcomers(self, lane: _Lane, starting: list[SearchTicket]) -> dict[int, _Sentence]:
         """Take from the queue what can join a search now; begin it if there is none yet.
@@ -351,7 +357,10 @@ class Batcher:
             sentences: dict[int, _Sentence] = {}
             try:
                 search = self._search(
-                    lane.settings, self._driver.wake, lambda number: sentences[number].ticket.client
+                    lane.settings,
+                    self._driver.wake,
+                    lambda number: sentences[number].ticket.client,
+                    lane.is_bulk,
                 )
             except Exception as error:  # Out of memory, say: these requests fail, others go on.
                 log_error("a search cannot begin")
@@ -377,9 +386,10 @@ class Batcher:
         self._queue.take(starts)
         return newcomers
 
-    def _go_on(self, running: _Running, newcomers: dict[int, _Sentence]) -> None:
+    def _go_on(self, lane: _Lane, running: _Running, newcomers: dict[int, _Sentence]) -> None:
         """Let sentences join a search, and take a step of it."""
-        began, running.turn = time.monotonic(), next(self._turns)
+        # Not the time on the clock, most of which other threads may have had.
+        began, running.turn = time.thread_time(), next(self._turns)
         if newcomers:
             self._tokens.inc(sum(len(each.source.ids) + 1 for each in newcomers.values()))
             running.search.add({n: each.source.ids for n, each in newcomers.items()})
@@ -394,7 +404,8 @@ class Batcher:
             self._progress_at = time.monotonic()
         if clients:
             with self._driver.changed:
-                self._driver.shares.charge(clients, time.monotonic() - began)
+                seconds = time.thread_time() - began
+                self._driver.turns.charge(clients, seconds, is_bulk=lane.is_bulk)
 
     def _take(self, running: _Running, found: Found) -> None:
         """Note what was found; a ticket that has everything is ready to be answered."""

@@ -7,7 +7,6 @@ noticed between two of them, and no other client waits for more than one.
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from math import inf
 from typing import Any
 
 from headwise.serving.batching import resolve
@@ -24,8 +23,8 @@ class Calls:
     `turn` is called by a driver's thread; everything else from one event loop.
     """
 
-    def __init__(self, limits: Limits, driver: Driver) -> None:
-        self._limits, self._driver = limits, driver
+    def __init__(self, limits: Limits, driver: Driver, *, is_bulk: bool) -> None:
+        self._limits, self._driver, self._is_bulk = limits, driver, is_bulk
         self._queue: FairQueue[Call, Any] = FairQueue()
 
     def start(self) -> None:
@@ -52,7 +51,7 @@ class Calls:
                 raise RefusedError(
                     429, "too many sentences are waiting: try again in a moment", retry_after=1
                 )
-            self._driver.shares.wake(client)
+            self._driver.turns.wake(client)
             self._queue.add(ticket)
             self._driver.wake()
         try:
@@ -65,18 +64,18 @@ class Calls:
         """Return whether there is something to do: at once (0), or not before it is told."""
         return 0 if len(self._queue) else None
 
-    def used(self) -> float:
-        """Return the least compute time of the clients that wait."""
-        return self._driver.shares.least(self._queue.clients) if len(self._queue) else inf
+    def place(self) -> tuple[float, float]:
+        """Return the place of the client that is next."""
+        return self._driver.turns.place(self._queue.clients, is_bulk=self._is_bulk)
 
     def turn(self) -> None:
         """Make one call."""
         with self._driver.changed:
             if not len(self._queue):
                 return
-            client = self._driver.shares.first(self._queue.clients)
+            client = self._driver.turns.first(self._queue.clients)
             ticket, place, call = self._queue.pop(client)
-        began = time.monotonic()
+        began = time.thread_time()
         answer: Any = None
         try:
             ticket.results[place] = call()
@@ -85,7 +84,8 @@ class Calls:
         except Exception as error:  # Whatever it is, it is this request's.
             answer = error
         with self._driver.changed:
-            self._driver.shares.charge({client: 1}, time.monotonic() - began)
+            seconds = time.thread_time() - began
+            self._driver.turns.charge({client: 1}, seconds, is_bulk=self._is_bulk)
             if isinstance(answer, Exception):
                 self._queue.remove(ticket)
         if answer is not None:

@@ -19,7 +19,7 @@ from concurrent.futures import Future
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
-from headwise.serving.fairness import Shares
+from headwise.serving.fairness import Turns
 from headwise.serving.logs import log_error
 
 T = TypeVar("T")
@@ -37,8 +37,8 @@ class Work(Protocol):
         """Return in how many seconds there may be something to do; None: not before it is told."""
         ...
 
-    def used(self) -> float:
-        """Return the least compute time that a client has had of those it can do something for."""
+    def place(self) -> tuple[float, float]:
+        """Return the place of what it would do next, as `Turns` has it; the least is first."""
         ...
 
     def turn(self) -> None:
@@ -55,8 +55,8 @@ class Driver(Protocol):
         ...
 
     @property
-    def shares(self) -> Shares:
-        """The compute time of each client, over all work."""
+    def turns(self) -> Turns:
+        """Whose turn it is to compute, over all work."""
         ...
 
     def add(self, work: Work) -> None:
@@ -86,7 +86,7 @@ class Computer:
     def __init__(self) -> None:
         self.changed = threading.Condition()
         """Is held while anything is added to work, and notified of it."""
-        self.shares = Shares()
+        self.turns = Turns()
         self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._work: list[Work] = []
         self._under_way: Work | None = None
@@ -180,12 +180,12 @@ class Computer:
             self._turn()
 
     def _turn(self) -> None:
-        """Give the work its turn whose client has had least compute time."""
+        """Give a turn to the work that is next."""
         with self.changed:
             ready = [each for each in self._work if each.due() == 0]
             if not ready:
                 return
-            work = ready[0] if len(ready) == 1 else min(ready, key=lambda each: each.used())
+            work = ready[0] if len(ready) == 1 else min(ready, key=lambda each: each.place())
             # Among equals, they take turns.
             self._work.remove(work)
             self._work.append(work)

@@ -1,4 +1,4 @@
-"""Whose turn it is: a queue taken round-robin by client, and compute time counted by client."""
+"""Whose turn it is: a queue taken round-robin by client, and compute time by client and by kind."""
 
 import asyncio
 from collections import deque
@@ -12,6 +12,13 @@ R = TypeVar("R")
 
 _CREDIT_SECONDS = 0.25
 """By how much compute time a client that was idle may come before those that never are."""
+_NEW_CREDIT_SECONDS = 0.02
+"""The same for a client that was never seen: addresses are cheap."""
+_LIGHT_WEIGHT = 4
+"""How much more compute time short requests get than long ones, where both wait."""
+_LIGHT_CREDIT_SECONDS = 0.25
+_BULK_CREDIT_SECONDS = 0.02
+"""By how much weighted compute time one kind may come before the other after it was idle."""
 _MOST_HEADS = 64
 """How many of a client's requests are looked at to find out whether one can start."""
 _MOST_IDLE_CLIENTS = 1024
@@ -198,7 +205,8 @@ class Shares:
         earliest = self._least - _CREDIT_SECONDS
         if len(self._used) > _MOST_IDLE_CLIENTS:
             self._used = {name: used for name, used in self._used.items() if used > earliest}
-        self._used[client] = max(self._used.get(client, earliest), earliest)
+        used = self._used.get(client, self._least - _NEW_CREDIT_SECONDS)
+        self._used[client] = max(used, earliest)
 
     def least(self, clients: Iterable[str]) -> float:
         """Return the least time that any of these clients has had."""
@@ -215,3 +223,38 @@ class Shares:
         for client, size in sizes.items():
             before = self._used.get(client, self._least)
             self._used[client] = before + seconds * size / total
+
+
+class Turns:
+    """Whose turn it is to compute: short requests first, and of each kind the client with least.
+
+    A client with little under way is "light", one with much "bulk". By fair shares alone, a client
+    that asks for a sentence now and then would wait for a step of each that translates books. Bulk
+    still gets its part, so that no number of short requests can stop it.
+    """
+
+    def __init__(self) -> None:
+        self._shares = Shares()
+        self._light = self._bulk = 0.0
+
+    def wake(self, client: str) -> None:
+        """Note that a client has something to compute."""
+        self._shares.wake(client)
+
+    def place(self, clients: Iterable[str], *, is_bulk: bool) -> tuple[float, float]:
+        """Return what is compared to find the next of several things to compute: the least is."""
+        return (self._bulk if is_bulk else self._light), self._shares.least(clients)
+
+    def first(self, clients: Iterable[str]) -> str:
+        """Return the client that has had least compute time."""
+        return self._shares.first(clients)
+
+    def charge(self, sizes: Mapping[str, int], seconds: float, *, is_bulk: bool) -> None:
+        """Count compute time for the clients it was for, by how much of it each had."""
+        self._shares.charge(sizes, seconds)
+        if is_bulk:
+            self._bulk += seconds
+            self._light = max(self._light, self._bulk - _LIGHT_CREDIT_SECONDS)
+        else:
+            self._light += seconds / _LIGHT_WEIGHT
+            self._bulk = max(self._bulk, self._light - _BULK_CREDIT_SECONDS)

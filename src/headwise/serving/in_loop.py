@@ -5,7 +5,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 from headwise.serving.compute import Work
-from headwise.serving.fairness import Shares
+from headwise.serving.fairness import Turns
 from headwise.serving.logs import log_error
 
 
@@ -14,7 +14,7 @@ class InLoop:
 
     def __init__(self) -> None:
         self.changed: AbstractContextManager[None] = nullcontext()
-        self.shares = Shares()
+        self.turns = Turns()
         self._work: list[Work] = []
         self._is_scheduled = False
 

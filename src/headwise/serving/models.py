@@ -28,12 +28,13 @@ class ServedModel:
         settings: SearchSettings,
         on_ready: Callable[[], None],
         client_of: Callable[[int], str],
+        is_bulk: bool,
     ) -> OngoingSearch:
         """Begin a search that sentences can be added to while it goes on."""
         if self.workers is None:
             return self.translator.search(settings, on_ready)
         extra = self.translator.config.decode.max_extra_tokens
-        return self.workers.search(self.name, settings, extra, on_ready, client_of)
+        return self.workers.search(self.name, settings, extra, on_ready, client_of, is_bulk)
 
     def shares(self) -> int:
         """Return how many search with it."""

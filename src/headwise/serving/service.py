@@ -65,7 +65,8 @@ class Service:
             )
             for model in models.all
         }
-        self._calls = Calls(limits, computer)
+        self._light_calls = Calls(limits, computer, is_bulk=False)
+        self._bulk_calls = Calls(limits, computer, is_bulk=True)
         self._workers = {model.workers for model in models.all if model.workers is not None}
         self._rate = CharacterRate(limits.rate)
         self._concurrency = Concurrency(limits.requests)
@@ -80,7 +81,8 @@ class Service:
             await workers.watch(self._hang_seconds)
         for batcher in self._batchers.values():
             batcher.start()
-        self._calls.start()
+        self._light_calls.start()
+        self._bulk_calls.start()
         self.is_accepting = True
 
     @property
@@ -94,7 +96,8 @@ class Service:
         if not self.is_accepting:
             return True  # It starts, or stops.
         return (
-            self._calls.is_alive
+            self._light_calls.is_alive
+            and self._bulk_calls.is_alive
             and computer.stalled_seconds < self._hang_seconds
             and len(self.broken()) < len(self.models.all)
         )
@@ -128,7 +131,8 @@ class Service:
         """End the work; a batch that is under way gets a second for it."""
         for batcher in self._batchers.values():
             batcher.close(1.0)
-        self._calls.close(1.0)
+        self._light_calls.close(1.0)
+        self._bulk_calls.close(1.0)
         for workers in self._workers:
             workers.unwatch()
 
@@ -180,7 +184,7 @@ class Service:
         """
         if sum(map(len, texts)) <= _MOST_INLINE:
             return call()
-        (result,) = await self._calls.results([call], client)
+        (result,) = await self._bulk_calls.results([call], client)
         found: T = result
         return found
 
@@ -195,7 +199,7 @@ class Service:
             if heads * s * t > self.limits.attention_weights:
                 raise RefusedError(413, "a sentence is too long to be aligned: leave alignment out")
         calls = [partial(model.translator.alignment, part) for part in sentences]
-        found = iter(await self._calls.results(calls, client))
+        found = iter(await self._calls_for(sentences).results(calls, client))
         return [
             join_alignments(each.parts or (each,), [next(found) for _ in each.parts or (each,)])
             for each in translations
@@ -208,7 +212,7 @@ class Service:
         sentences = [part for each in translations for part in each.parts or (each,)]
         slices = _slices(sentences, _SLICE_TOKENS)
         calls = [partial(model.translator.token_log_probs, each) for each in slices]
-        found = await self._calls.results(calls, client)
+        found = await self._calls_for(sentences).results(calls, client)
         return [log_probs for each in found for log_probs in each]
 
     async def attention(
@@ -228,9 +232,10 @@ class Service:
             raise RefusedError(413, "the first sentence is too long for its attention to be shown")
         traces = [partial(model.translator.trace_translation, part) for part in fitting]
         records = []
-        for pair in await self._calls.results(traces, client):
+        calls = self._calls_for(fitting)
+        for pair in await calls.results(traces, client):
             layers = [partial(_layer_json, layer) for layer in all_layers(pair)]
-            records.append(record_json(pair, await self._calls.results(layers, client)))
+            records.append(record_json(pair, await calls.results(layers, client)))
         return records, len(parts) - len(records)
 
     async def for_client(self, request: Request, work: Coroutine[Any, Any, T]) -> T:
@@ -260,6 +265,11 @@ class Service:
                 f"this took longer than {self.limits.deadline:g} seconds: send less at a time, "
                 "or try again in a moment",
             ) from error
+
+    def _calls_for(self, sentences: Sequence[Translation]) -> Calls:
+        """Return whose turns calls for some sentences have: those of short requests, or of long."""
+        is_bulk = sum(len(each.source) for each in sentences) > _MOST_INLINE
+        return self._bulk_calls if is_bulk else self._light_calls
 
     def _check_cost(self, longest: Sequence[int], width: int) -> None:
         """Refuse sentences, given by their longest outputs, that may take too many tokens."""

@@ -26,7 +26,7 @@ from headwise.model import Transformer
 from headwise.runs.tensors import read_tensors
 from headwise.serving import logs
 from headwise.serving.compute import step_back
-from headwise.serving.fairness import Shares
+from headwise.serving.fairness import Turns
 from headwise.tasks.torch_engine import TorchEngine, TorchSearch
 
 _PIECE = 1 << 16
@@ -44,6 +44,8 @@ class SearchKey:
     model: str
     settings: SearchSettings
     max_extra_tokens: int
+    is_bulk: bool
+    """Whether it is for clients with much under way."""
 
 
 @dataclass(frozen=True)
@@ -160,14 +162,14 @@ class _Running:
 class Worker:
     """Every search that this process does, a step at a time.
 
-    The client that has had least compute time is next, as in the server (`batching.py`).
+    Whose turn it is, is decided as in the server (`batching.py`).
     """
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection, self._inbox = connection, Inbox()
         self._engines: dict[str, TorchEngine] = {}
         self._searches: dict[SearchKey, _Running] = {}
-        self._shares, self._turns = Shares(), count()
+        self._turns, self._numbers = Turns(), count()
         self._said_at = 0.0
 
     def run(self) -> None:
@@ -212,7 +214,7 @@ class Worker:
         running.waiting.update(order.sources)
         for number, ids in order.sources.items():
             client = order.clients[number]
-            self._shares.wake(client)
+            self._turns.wake(client)
             running.tokens[number] = client, (len(ids) + 1) * order.key.settings.beam
 
     def _drop(self, order: Drop) -> None:
@@ -226,16 +228,16 @@ class Worker:
                 del self._searches[key]
         self._say(Dropped(order.numbers))
 
-    def _place(self, key: SearchKey) -> tuple[float, int]:
+    def _place(self, key: SearchKey) -> tuple[tuple[float, float], int]:
         """Return what decides whose turn it is; a client's own searches take turns."""
         running = self._searches[key]
         clients = (client for client, _ in running.tokens.values())
-        return self._shares.least(clients), running.turn
+        return self._turns.place(clients, is_bulk=key.is_bulk), running.turn
 
     def _go_on(self, key: SearchKey) -> None:
         """Let newcomers join a search, and take one step of it."""
-        running, began = self._searches[key], time.monotonic()
-        search, running.turn = running.search, next(self._turns)
+        running, began = self._searches[key], time.thread_time()
+        search, running.turn = running.search, next(self._numbers)
         try:
             if running.waiting and search.accepts(len(running.waiting)):
                 search.add(running.waiting)
@@ -246,15 +248,15 @@ class Worker:
             del self._searches[key]
             self._say(Failed(sorted(running.tokens)))
             return
-        now = time.monotonic()
-        self._shares.charge(running.clients(), now - began)
+        seconds = time.thread_time() - began
+        self._turns.charge(running.clients(), seconds, is_bulk=key.is_bulk)
         for number, _ in found:
             running.tokens.pop(number, None)
         if not running.tokens:
             del self._searches[key]
         if found:
             self._say(Done(found))
-        elif now - self._said_at > _ALIVE_SECONDS:
+        elif time.monotonic() - self._said_at > _ALIVE_SECONDS:
             self._say(Alive())
 
     def _say(self, news: News) -> None:

@@ -248,9 +248,10 @@ class Workers:
         max_extra_tokens: int,
         on_ready: Callable[[], None],
         client_of: Callable[[int], str],
+        is_bulk: bool,
     ) -> "WorkerSearch":
         """Begin a search that the workers share; each shares its time among the clients."""
-        key = SearchKey(next(self._searches), model, settings, max_extra_tokens)
+        key = SearchKey(next(self._searches), model, settings, max_extra_tokens, is_bulk)
         return WorkerSearch(self, key, on_ready, client_of)
 
     def add(

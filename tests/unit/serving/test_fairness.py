@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.serving import fairness
-from headwise.serving.fairness import FairQueue, Shares, Ticket
+from headwise.serving.fairness import FairQueue, Shares, Ticket, Turns
 
 
 def ticket(client: str, *items: int) -> Ticket[int, int]:
@@ -121,17 +121,40 @@ def test_the_client_that_has_had_least_is_next() -> None:
     assert shares.first("ab") == "a"
 
 
+def turns_of(shares: Shares, client: str, *others: str, seconds: float = 0.01) -> int:
+    """Count the steps that a client has before one of the others."""
+    turns = 0
+    while shares.first((client, *others)) == client:
+        shares.charge({client: 1}, seconds)
+        turns += 1
+    return turns
+
+
 def test_a_client_that_was_idle_comes_first_but_only_for_a_while() -> None:
     shares = Shares()
-    shares.wake("hog")
-    for _ in range(100):
-        shares.charge({"hog": 1}, 1.0)
+    for client in ("innocent", "hog"):
+        shares.wake(client)
+        shares.charge({client: 1}, 0.01)
+    for _ in range(10_000):
+        shares.charge({"hog": 1}, 0.01)
     shares.wake("innocent")
-    turns = 0
-    while shares.first(("hog", "innocent")) == "innocent":
-        shares.charge({"innocent": 1}, 0.1)
-        turns += 1
-    assert 1 <= turns <= 15, "not a hundred seconds' worth"
+    assert 10 < turns_of(shares, "innocent", "hog") < 30, "a quarter of a second, not a hundred"
+
+
+def test_new_clients_do_not_come_before_one_that_asks_now_and_then() -> None:
+    shares = Shares()
+    for _ in range(30):
+        shares.wake("innocent")
+        shares.charge({"innocent": 1}, 0.01)
+    for number in range(50):
+        shares.wake(f"hog {number}")
+    hogs = [f"hog {number}" for number in range(50)]
+    for hog in hogs:
+        shares.charge({hog: 1}, 0.1)
+    shares.wake("innocent")
+    assert turns_of(shares, "innocent", *hogs) >= 5
+    shares.wake("another innocent")
+    assert turns_of(shares, "another innocent", *hogs) >= 1
 
 
 def test_compute_times_that_no_longer_matter_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,3 +165,38 @@ def test_compute_times_that_no_longer_matter_are_removed(monkeypatch: pytest.Mon
         shares.charge({str(number): 1}, 1.0)
         shares.charge({"hog": 1}, 3.0)
     assert len(shares._used) < 20
+
+
+def test_short_requests_come_first_but_do_not_stop_long_ones() -> None:
+    turns = Turns()
+    for client in ("light", "bulk"):
+        turns.wake(client)
+    seconds = {False: 0.0, True: 0.0}
+    for _ in range(10_000):
+        is_bulk = turns.place(["bulk"], is_bulk=True) < turns.place(["light"], is_bulk=False)
+        step = 0.05 if is_bulk else 0.002
+        turns.charge({"bulk" if is_bulk else "light": 1}, step, is_bulk=is_bulk)
+        seconds[is_bulk] += step
+    assert seconds[False] / seconds[True] == pytest.approx(4, rel=0.1)
+
+
+def test_a_short_request_comes_before_long_ones_whatever_its_client_has_used() -> None:
+    turns = Turns()
+    turns.wake("busy")
+    turns.charge({"busy": 1}, 5.0, is_bulk=False)
+    turns.wake("hog")
+    for _ in range(100):
+        turns.charge({"hog": 1}, 0.05, is_bulk=True)
+    turns.wake("busy")
+    assert turns.place(["busy"], is_bulk=False) < turns.place(["hog"], is_bulk=True)
+
+
+def test_long_requests_do_not_wait_for_what_short_ones_had_while_they_were_alone() -> None:
+    turns = Turns()
+    turns.wake("light")
+    turns.charge({"light": 1}, 1000.0, is_bulk=False)
+    turns.wake("bulk")
+    turns.charge({"bulk": 1}, 0.1, is_bulk=True)
+    assert turns.place(["light"], is_bulk=False) < turns.place(["bulk"], is_bulk=True)
+    turns.charge({"light": 1}, 0.5, is_bulk=False)
+    assert turns.place(["bulk"], is_bulk=True) < turns.place(["light"], is_bulk=False)

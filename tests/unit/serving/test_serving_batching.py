@@ -39,7 +39,11 @@ class Slow:
         self.may.set()
 
     def search(
-        self, settings: SearchSettings, on_ready: Callable[[], None], client_of: ClientOf
+        self,
+        settings: SearchSettings,
+        on_ready: Callable[[], None],
+        client_of: ClientOf,
+        is_bulk: bool,
     ) -> "SlowSearch":
         self.searches += 1
         self.tell = on_ready
@@ -452,11 +456,11 @@ def test_a_search_that_cannot_begin_is_its_callers_matter(slow: Slow, run: Any) 
     begin = slow.search
 
     def refuse(
-        settings: SearchSettings, on_ready: Callable[[], None], client_of: ClientOf
+        settings: SearchSettings, on_ready: Callable[[], None], client_of: ClientOf, is_bulk: bool
     ) -> SlowSearch:
         if settings.beam == 9:
             raise OSError("no more memory")
-        return begin(settings, on_ready, client_of)
+        return begin(settings, on_ready, client_of, is_bulk)
 
     async def test(batcher: Batcher) -> None:
         batcher._search = refuse  # type: ignore[assignment]
@@ -553,8 +557,8 @@ class Broken:
     def due(self) -> float | None:
         return 0
 
-    def used(self) -> float:
-        return 0.0
+    def place(self) -> tuple[float, float]:
+        return 0.0, 0.0
 
     def turn(self) -> None:
         raise ValueError("a mistake")
@@ -580,8 +584,8 @@ class Removed:
     def due(self) -> float | None:
         return 0
 
-    def used(self) -> float:
-        return 0.0
+    def place(self) -> tuple[float, float]:
+        return 0.0, 0.0
 
     def turn(self) -> None:
         computer._work.remove(self)
@@ -613,8 +617,8 @@ def test_what_was_not_begun_is_cleared_and_what_was_is_waited_for() -> None:
         def due(self) -> float | None:
             return 0
 
-        def used(self) -> float:
-            return 0.0
+        def place(self) -> tuple[float, float]:
+            return 0.0, 0.0
 
         def turn(self) -> None:
             turns.append(1)
@@ -645,8 +649,8 @@ def test_work_that_breaks_in_the_loop_is_in_nobodys_way() -> None:
             def due(self) -> float | None:
                 return 0 if turns < 3 else None
 
-            def used(self) -> float:
-                return 0.0
+            def place(self) -> tuple[float, float]:
+                return 0.0, 0.0
 
             def turn(self) -> None:
                 nonlocal turns

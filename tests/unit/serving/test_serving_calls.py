@@ -21,7 +21,7 @@ def own() -> Computer:
 
 def run(test: Test, own: Computer, limits: Limits | None = None) -> None:
     async def inside() -> None:
-        calls = Calls(limits or Limits(), own)
+        calls = Calls(limits or Limits(), own, is_bulk=False)
         calls.start()
         try:
             await asyncio.wait_for(test(calls, own), 20)
@@ -137,8 +137,8 @@ def test_the_work_of_the_client_with_least_compute_time_is_next(own: Computer) -
             def due(self) -> float | None:
                 return 0 if len(turns) < 9 else None
 
-            def used(self) -> float:
-                return self._used
+            def place(self) -> tuple[float, float]:
+                return 0.0, self._used
 
             def turn(self) -> None:
                 turns.append(self.name)
