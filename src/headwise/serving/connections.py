@@ -24,9 +24,13 @@ class OpenConnections:
         self._by_client[client] += 1
         if self._total > self.most:
             return _TOO_MANY
-        if self._by_client[client] > self._most_per_client and not self._proxies.trusts(address):
+        if self._by_client[client] > self._most_per_client and not self.is_proxy(address):
             return _TOO_MANY_FROM_CLIENT
         return None
+
+    def is_proxy(self, address: str) -> bool:
+        """Return whether connections from an address are those of many clients."""
+        return self._proxies.trusts(address)
 
     def remove(self, address: str) -> None:
         """Stop counting a connection that was added."""

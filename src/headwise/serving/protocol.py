@@ -5,6 +5,7 @@ take to come or an answer to be taken. `BodyGuard` does the same for bodies.
 """
 
 import asyncio
+import time
 from typing import Any, ClassVar
 
 import h11
@@ -12,6 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headwise.serving.clients import client_group
 from headwise.serving.connections import OpenConnections
+from headwise.serving.loop_time import LoopTime
 from headwise.serving.unsent import UnsentAnswers
 
 
@@ -31,7 +33,11 @@ class GuardedProtocol(H11Protocol):
     drain_seconds: ClassVar[float] = 2.0
     """How long the rest of a body is still read, and forgotten, once its request is refused: a
     connection that is closed under a client who is sending may cost it the answer."""
+    refuse_seconds: ClassVar[float] = 1.0
+    """How long a client with too many connections waits to be told so: it could open and be refused
+    a thousand a second."""
     open_connections: ClassVar[OpenConnections]
+    loop_time: ClassVar[LoopTime]
     unsent_answers: ClassVar[UnsentAnswers]
 
     wire: asyncio.Transport | None = None
@@ -47,10 +53,11 @@ class GuardedProtocol(H11Protocol):
         super().connection_made(transport)
         refusal = self.open_connections.add(self._address)
         if refusal is not None:
-            transport.write(refusal)
-            transport.close()
+            transport.pause_reading()
+            self.loop.call_later(self.refuse_seconds, self._refuse, refusal)
         else:
             self._await_request(self.read_seconds)
+            self._pause_if_greedy()
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._reading, self._writing, self._answering):
@@ -66,8 +73,10 @@ class GuardedProtocol(H11Protocol):
         if self.cycle is not None and self.cycle.response_complete and self._leaves_answers():
             self.transport.close()  # After the unsent bytes are sent.
             return
-        before = self.cycle
+        before, began = self.cycle, time.perf_counter()
         super().data_received(data)
+        self.loop_time.charge(self.group, time.perf_counter() - began)
+        self._pause_if_greedy()
         num_waiting = len(self.conn.trailing_data[0])
         if num_waiting > self.most_waiting and not self.transport.is_closing():
             self.abort()
@@ -81,6 +90,23 @@ class GuardedProtocol(H11Protocol):
             self._request_is_there()
         elif self.conn.their_state is h11.IDLE:
             self._await_request(self.read_seconds)
+
+    def _refuse(self, answer: bytes) -> None:
+        if not self.transport.is_closing():
+            self.transport.write(answer)
+            self.transport.close()
+
+    def _pause_if_greedy(self) -> None:
+        """Read nothing for a while from a client that takes too much of the event loop's time."""
+        seconds = self.loop_time.pause(self.group)
+        if seconds and not self.open_connections.is_proxy(self._address):
+            self.transport.pause_reading()
+            self.loop.call_later(seconds, self._resume)
+
+    def _resume(self) -> None:
+        # uvicorn pauses, too, while a body is not read by the application.
+        if not self.transport.is_closing() and not self.flow.read_paused:
+            self.transport.resume_reading()
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, as everything else is answered, and hang up."""

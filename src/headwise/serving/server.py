@@ -20,6 +20,7 @@ from headwise.serving.hosts import AllowedHosts
 from headwise.serving.keys import Keys
 from headwise.serving.limits import Limits
 from headwise.serving.logs import log
+from headwise.serving.loop_time import LoopTime, Metered
 from headwise.serving.metrics import Metrics
 from headwise.serving.models import Models, ServedModel
 from headwise.serving.protocol import GuardedProtocol
@@ -88,10 +89,12 @@ def make_server(
 ) -> Server:
     """Make a server that is told its sockets when it is run."""
     service = Service(Models(models), limits or Limits(), Metrics())
+    time_of_clients = LoopTime()
 
     class Protocol(GuardedProtocol):
         read_seconds = service.limits.read_seconds
         answer_seconds = service.limits.answer_seconds
+        loop_time = time_of_clients
         unsent_answers = UnsentAnswers(service.limits.all_answers_bytes)
         open_connections = OpenConnections(
             most=_raise_file_limit() - _SPARE_FILES,
@@ -103,7 +106,7 @@ def make_server(
     if tls is not None:
         protocol = type("Tls", (TlsProtocol,), {"context": tls, "http": Protocol})
     config = uvicorn.Config(
-        make_app(service, keys, origins, hosts=hosts, proxies=proxies),
+        Metered(make_app(service, keys, origins, hosts=hosts, proxies=proxies), time_of_clients),
         http=protocol,
         ws="none",
         loop="asyncio",

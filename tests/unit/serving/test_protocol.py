@@ -11,6 +11,7 @@ from uvicorn.server import ServerState
 
 from headwise.serving.clients import TrustedProxies
 from headwise.serving.connections import OpenConnections
+from headwise.serving.loop_time import LoopTime
 from headwise.serving.protocol import GuardedProtocol
 from headwise.serving.unsent import UnsentAnswers
 
@@ -50,6 +51,7 @@ class Transport:
 
     def __init__(self, unsent: int = 0) -> None:
         self.unsent, self.is_aborted, self.is_closed = unsent, False, False
+        self.is_read = True
 
     def get_write_buffer_size(self) -> int:
         return self.unsent
@@ -64,7 +66,10 @@ class Transport:
         return self.is_closed or self.is_aborted
 
     def pause_reading(self) -> None:
-        pass
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
 
     def close(self) -> None:
         self.is_closed = True
@@ -81,6 +86,7 @@ def connect(loop: object, wire: Transport | None = None) -> tuple[GuardedProtoco
     class Protocol(GuardedProtocol):
         open_connections = OpenConnections(most=10, most_per_client=10, proxies=TrustedProxies())
         unsent_answers = UnsentAnswers(10_000_000)
+        loop_time = LoopTime()
 
     config = uvicorn.Config(never, http=Protocol, ws="none", log_config=None, lifespan="off")
     protocol = Protocol(config, ServerState(), {}, cast("asyncio.AbstractEventLoop", loop))
@@ -160,3 +166,33 @@ def test_requests_that_wait_for_an_answer_are_limited() -> None:
 
     assert asyncio.run(send(waiting=GuardedProtocol.most_waiting)) is False
     assert asyncio.run(send(waiting=GuardedProtocol.most_waiting + 1)) is True
+
+
+def test_a_client_that_takes_too_much_of_the_loops_time_is_not_read_for_a_while(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(LoopTime, "pause", lambda *_: 0.25)
+    protocol, transport = connect(clock)
+    assert not transport.is_read, "a new connection, too"
+    clock.fire(0.25)
+    assert transport.is_read
+    protocol.flow.pause_reading()
+    assert not transport.is_read
+    protocol._pause_if_greedy()
+    clock.fire(0.25)
+    assert not transport.is_read, "the application has not read what came"
+    protocol.open_connections._proxies = TrustedProxies(["192.0.2.1"])
+    protocol.flow.resume_reading()
+    protocol._pause_if_greedy()
+    assert transport.is_read, "a proxy's connection is many clients'"
+
+
+def test_a_connection_too_many_is_refused_after_a_while(clock: Clock) -> None:
+    protocol, _ = connect(clock)
+    transport = Transport()
+    protocol.open_connections._most_per_client = 1
+    protocol.connection_made(cast("asyncio.Transport", transport))
+    assert (transport.is_read, transport.unsent, transport.is_closed) == (False, 0, False)
+    clock.fire(protocol.refuse_seconds)
+    assert transport.unsent > 0
+    assert transport.is_closed

@@ -1,0 +1,109 @@
+"""Event loop time by client: those that take most of it are read from more slowly.
+
+To parse, refuse and log a request costs the server more than it costs a client to send it. So a
+client on a few connections could keep the event loop busy with requests that are all refused. Where
+the loop is busy and several clients use it, those that take more than a fair share are paused:
+their connections are not read for up to a second, which costs nothing.
+"""
+
+import time
+import types
+from collections.abc import Awaitable, Callable, Generator
+from math import exp, inf, log
+from typing import Any
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from headwise.serving.clients import client_group
+
+_BUSY = 0.5
+"""The part of the loop's time that clients may have together before some are paused."""
+_MEMORY_SECONDS = 1.0
+_LOOK_SECONDS = 0.05
+"""How long the fair share that was found is used."""
+_LEAST = 0.001
+"""What is too small a part to remember."""
+_LONGEST_PAUSE = 1.0
+
+
+class LoopTime:
+    """The part of the event loop's time that each client has had lately."""
+
+    def __init__(self) -> None:
+        self._parts: dict[str, tuple[float, float]] = {}
+        """Each client's part, and when it was that."""
+        self._share, self._look_at = inf, 0.0
+
+    def charge(self, client: str, seconds: float) -> None:
+        """Count time that the loop has spent for a client."""
+        now = time.monotonic()
+        self._parts[client] = (self._part(client, now) + seconds / _MEMORY_SECONDS, now)
+
+    def pause(self, client: str) -> float:
+        """Return for how many seconds not to read from a client: mostly 0."""
+        now = time.monotonic()
+        if now >= self._look_at:
+            self._look_at = now + _LOOK_SECONDS
+            self._share = self._fair_share(now)
+        part = self._part(client, now)
+        if part <= self._share:
+            return 0.0
+        # Until then it will have fallen to the share.
+        return min(_LONGEST_PAUSE, _MEMORY_SECONDS * log(part / self._share))
+
+    def _part(self, client: str, now: float) -> float:
+        part, since = self._parts.get(client, (0.0, now))
+        return part * exp((since - now) / _MEMORY_SECONDS)
+
+    def _fair_share(self, now: float) -> float:
+        """Return the most that a client may have, so that all together have no more than `_BUSY`.
+
+        Whoever takes less than that keeps what it takes; the rest is divided evenly.
+        """
+        parts = {client: self._part(client, now) for client in self._parts}
+        self._parts = {c: (part, now) for c, part in parts.items() if part > _LEAST}
+        left, sizes = _BUSY, sorted(part for part, _ in self._parts.values())
+        if len(sizes) < 2 or sum(sizes) <= _BUSY:
+            return inf
+        for place, size in enumerate(sizes):
+            share = left / (len(sizes) - place)
+            if size > share:
+                return share
+            left -= size
+        return inf
+
+
+class Metered:
+    """Count the event loop's time that an application takes for each client."""
+
+    def __init__(self, app: ASGIApp, loop_time: LoopTime) -> None:
+        self._app, self._loop_time = app, loop_time
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope.get("client"):
+            await self._app(scope, receive, send)
+            return
+        client = client_group(scope["client"][0])
+        await _metered(
+            self._app(scope, receive, send), lambda seconds: self._loop_time.charge(client, seconds)
+        )
+
+
+@types.coroutine
+def _metered(work: Awaitable[None], charge: Callable[[float], None]) -> Generator[Any, Any, None]:
+    """Wait for something, and charge the time that it runs: not that in which it waits itself."""
+    steps = work.__await__()
+    error: BaseException | None = None
+    while True:
+        began = time.perf_counter()
+        try:
+            waits_for = next(steps) if error is None else steps.throw(error)
+        except StopIteration:
+            return
+        finally:
+            charge(time.perf_counter() - began)
+        error = None
+        try:
+            yield waits_for
+        except BaseException as caught:  # Cancelled, or what was waited for has failed.
+            error = caught

@@ -1,0 +1,124 @@
+"""Which clients are read from more slowly."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from starlette.types import Message, Receive, Scope, Send
+
+from headwise.serving import loop_time
+from headwise.serving.loop_time import LoopTime, Metered
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    now = [1000.0]
+    monkeypatch.setattr(loop_time.time, "monotonic", lambda: now[0])
+    return now
+
+
+def use(times: LoopTime, clock: list[float], parts: dict[str, float], seconds: float = 5) -> None:
+    """Let clients have parts of the loop's time for a while."""
+    for _ in range(int(seconds * 100)):
+        clock[0] += 0.01
+        for client, part in parts.items():
+            times.charge(client, part / 100)
+
+
+def test_a_client_alone_may_have_all_of_it(clock: list[float]) -> None:
+    times = LoopTime()
+    use(times, clock, {"a": 1.0})
+    assert times.pause("a") == 0
+    assert times.pause("unknown") == 0
+
+
+def test_a_busy_client_is_not_paused_while_the_loop_is_not(clock: list[float]) -> None:
+    times = LoopTime()
+    use(times, clock, {"a": 0.4, "b": 0.05})
+    assert (times.pause("a"), times.pause("b")) == (0, 0)
+
+
+def test_those_that_take_more_than_their_share_are_paused(clock: list[float]) -> None:
+    times = LoopTime()
+    use(times, clock, {"hog 1": 0.4, "hog 2": 0.3, "light": 0.02})
+    assert 0 < times.pause("hog 2") < times.pause("hog 1") <= 1
+    assert times.pause("light") == 0
+    clock[0] += 3
+    assert times.pause("hog 1") == 0, "what is long ago is forgotten"
+
+
+def test_what_light_clients_leave_goes_to_the_others(clock: list[float]) -> None:
+    times = LoopTime()
+    use(times, clock, {"hog": 0.45} | {f"light {n}": 0.005 for n in range(5)})
+    assert times.pause("hog") == 0
+    use(times, clock, {"hog": 0.6} | {f"light {n}": 0.005 for n in range(5)})
+    assert times.pause("hog") > 0
+    assert times.pause("light 1") == 0
+
+
+def test_clients_that_are_gone_are_forgotten(clock: list[float]) -> None:
+    times = LoopTime()
+    use(times, clock, {f"client {n}": 0.01 for n in range(100)}, seconds=1)
+    clock[0] += 60
+    times.pause("a")
+    assert times._parts == {}
+
+
+class Noted(LoopTime):
+    def __init__(self) -> None:
+        super().__init__()
+        self.charges: list[tuple[str, float]] = []
+
+    def charge(self, client: str, seconds: float) -> None:
+        self.charges.append((client, seconds))
+
+
+async def nothing(*_: Any) -> Message:
+    raise AssertionError("nothing is received or sent here")
+
+
+def scope(kind: str = "http") -> Scope:
+    return {"type": kind, "client": ("192.0.2.1", 1)}
+
+
+def test_time_in_which_a_request_waits_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, noted = [0.0], Noted()
+    monkeypatch.setattr(loop_time.time, "perf_counter", lambda: now[0])
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        now[0] += 0.5  # Computes.
+        await asyncio.sleep(0)
+        now[0] += 0.25
+
+    async def test() -> None:
+        task = asyncio.ensure_future(Metered(app, noted)(scope(), nothing, nothing))
+        await asyncio.sleep(0)
+        now[0] += 100
+        await task
+        await Metered(app, noted)(scope("lifespan"), nothing, nothing)
+
+    asyncio.run(test())
+    assert noted.charges == [("192.0.2.1", 0.5), ("192.0.2.1", 0.25)]
+
+
+def test_cancelling_and_errors_pass_through() -> None:
+    noted, seen = Noted(), []
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            seen.append("cancelled")
+            await asyncio.sleep(0)
+            raise ValueError("on the way out") from None
+
+    async def test() -> None:
+        task = asyncio.ensure_future(Metered(app, noted)(scope(), nothing, nothing))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(ValueError, match="on the way out"):
+            await task
+
+    asyncio.run(test())
+    assert seen == ["cancelled"]
+    assert len(noted.charges) == 3
