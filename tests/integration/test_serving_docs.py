@@ -58,6 +58,11 @@ def test_the_limits_are_those_of_the_document() -> None:
     assert f"{limits.deadline:g} s: `--deadline`" in document
     assert f"header, body | {limits.read_seconds:g} s each" in document
     assert f"beam, candidates | {limits.candidates} |" in document
+    assert f"{limits.cost:,} tokens: `--max-cost`" in document
+    assert f"{limits.requests}: `--max-requests`" in document
+    assert f"alignment | {limits.attention_weights:,} |" in document
+    assert limits.rate is None
+    assert limits.hang_seconds == 60
     assert f"{limits.connections}: `--max-connections`" in document
     assert f"time to take an answer | {limits.answer_seconds:g} s" in document
     assert (
