@@ -6,9 +6,12 @@ would need a second copy of the tensors in memory. Read by the library.
 
 import hashlib
 import json
+import math
+import os
 import struct
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import safetensors.torch
 import torch
@@ -16,10 +19,22 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from headwise.errors import CheckpointError
-from headwise.files import flush
+from headwise.files import create_file, flush, parse_json
 
-_DTYPES = {torch.float32: "F32", torch.float64: "F64", torch.bfloat16: "BF16"}
+_DTYPES = {
+    torch.float32: "F32",
+    torch.float64: "F64",
+    torch.bfloat16: "BF16",
+    torch.float16: "F16",
+}
+_DTYPES_BY_NAME = {name: dtype for dtype, name in _DTYPES.items()}
 _ALIGNMENT = 64
+
+_MOST_HEADER_BYTES = 8 << 20
+"""A thousand layers take 5 MB."""
+
+MOST_BYTES = 1 << 42
+"""Of a file of tensors: a trillion parameters."""
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
@@ -37,7 +52,7 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(len(text) + 8) % _ALIGNMENT)
     digest = hashlib.sha256()
-    with path.open("wb") as file:
+    with create_file(path) as file:
         for part in (struct.pack("<Q", len(text)), text):
             file.write(part)
             digest.update(part)
@@ -50,10 +65,62 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
-    """Read all tensors of a file."""
+def describe_tensors(file: BinaryIO, path: Path) -> dict[str, Tensor]:
+    """Read the header of an open file: its tensors, on the device "meta", which holds no numbers.
+
+    The file must have exactly the bytes that its header describes, so that what follows reads no
+    more than that.
+    """
     try:
-        return safetensors.torch.load_file(path)
+        header, end = _header(file)
+        described = {
+            name: _described(name, entry, end)
+            for name, entry in header.items()
+            if name != "__metadata__"
+        }
+        if sum(tensor.numel() * tensor.element_size() for tensor in described.values()) != end:
+            raise ValueError("its header does not describe what it holds")
+    except (ValueError, KeyError, TypeError, struct.error) as error:
+        raise CheckpointError(f"{path}: not a safetensors file: {error}") from error
+    return described
+
+
+def _header(file: BinaryIO) -> tuple[dict[str, Any], int]:
+    """Return the header and how many bytes follow it."""
+    (length,) = struct.unpack("<Q", file.read(8))
+    if length > _MOST_HEADER_BYTES:
+        raise ValueError(f"its header has {length:,} bytes, more than {_MOST_HEADER_BYTES:,}")
+    header = parse_json(file.read(length))
+    if not isinstance(header, dict):
+        raise ValueError("its header is not a table of tensors")
+    return header, os.fstat(file.fileno()).st_size - 8 - length
+
+
+def _described(name: str, entry: dict[str, Any], end: int) -> Tensor:
+    """Make a tensor without numbers; its bytes lie within the file, which bounds its shape."""
+    dtype = _DTYPES_BY_NAME.get(entry["dtype"])
+    if dtype is None:
+        raise ValueError(f"tensor {name!r} is of type {entry['dtype']}, not of floating point")
+    shape, (start, stop) = entry["shape"], entry["data_offsets"]
+    if not all(type(number) is int and 0 <= number < 2**63 for number in (*shape, start, stop)):
+        raise ValueError(f"tensor {name!r} has a shape or place that is no whole number")
+    if not start <= stop <= end or stop - start != math.prod(shape) * dtype.itemsize:
+        raise ValueError(f"tensor {name!r} of shape {shape} does not lie within the file")
+    return torch.empty(shape, dtype=dtype, device="meta")
+
+
+def load_tensors(file: BinaryIO, path: Path) -> dict[str, Tensor]:
+    """Read all tensors of an open file, mapped into memory; `path` is for messages."""
+    describe_tensors(file, path)
+    # The library takes a path. This one leads to the open file, whatever has its name now.
+    return read_tensors(Path(f"/dev/fd/{file.fileno()}"), path)
+
+
+def read_tensors(file: Path, path: Path | None = None) -> dict[str, Tensor]:
+    """Read all tensors of a file; messages name `path` if it is known by another name."""
+    path = path or file
+    try:
+        return safetensors.torch.load_file(file)
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (SafetensorError, ValueError, KeyError) as error:

@@ -26,7 +26,7 @@ from headwise.training.loop import TrainingLoop
 from headwise.training.stops import stop_signals
 from headwise.training.validation import ValidationResult, ValidationText
 from headwise.training.validation_bleu import ValidationBleu
-from headwise.workflows.new_run import check_run, data_directory, make_run, training_batches
+from headwise.workflows.new_run import check_run, data_folder, make_run, training_batches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +118,7 @@ def _train(
         reason=ending.reason,
         signal=ending.signal,
         averaged_steps=tuple(steps),
-        averaged=loop.measure(read_weights(run.averaged)) if steps else None,
+        averaged=loop.measure(read_weights(run.inside(run.averaged))) if steps else None,
     )
 
 
@@ -132,11 +132,13 @@ def _loop(
     """Put the loop together, where the last good checkpoint left it."""
     source, target = run.subwords()
     vocab = Vocab(source_size=len(source), target_size=len(target))
-    directory = data_directory(run, data)
-    shards = TokenShards(directory / "train"), TokenShards(directory / "valid")
+    folder = data_folder(run, data)
+    if data is None and folder.root != run.path:
+        tell(Note(text=f"the run's text is in {folder.path}, as its origin.json says"))
+    shards = TokenShards(folder / "train"), TokenShards(folder / "valid")
     if world.is_first:
         for part in shards:
-            part.verify()
+            part.verify({"source": len(source), "target": len(target)})
     batches, valid_batches = (training_batches(part, config) for part in shards)
     for part, cut in zip(shards, (batches, valid_batches), strict=True):
         if count := len(cut.too_long):
@@ -158,8 +160,9 @@ def _loop(
         loop.resume(checkpoint)
         tell(Note(text=f"going on from step {checkpoint.state.step:,} of {run.path}"))
     elif origin := run.origin().get("init_from"):
-        chosen = choose(RunDirectory(Path(origin)))
-        load_weights(model, read_weights(chosen), str(chosen))
+        first = RunDirectory(Path(origin))
+        chosen = choose(first)
+        load_weights(model, read_weights(first.inside(chosen)), str(chosen))
         tell(Note(text=f"starting from the weights of {chosen}"))
     step = 0 if checkpoint is None else checkpoint.state.step
     if world.is_first:
@@ -205,7 +208,7 @@ def _average(
 
 def _averaged_steps(run: RunDirectory) -> list[int]:
     try:
-        steps = read_manifest(run.averaged).notes.get("steps")
+        steps = read_manifest(run.inside(run.averaged)).notes.get("steps")
     except CheckpointError:
         return []
     return steps if isinstance(steps, list) else []
