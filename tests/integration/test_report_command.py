@@ -168,7 +168,7 @@ def test_a_run_whose_data_and_diary_are_gone_still_has_a_report(
     code, _, errors = headwise("report", str(run))
     assert code == 0, errors
     text = _Text((run / "report.html").read_text("utf-8")).text
-    assert "No examples: the text that the run was validated on is no longer there." in text
+    assert "No examples: the text that the run was validated on is not in its directory." in text
     assert "parameters that translates text to text." in text
     assert "Curves" not in text
     assert "Machine" not in text

@@ -38,9 +38,9 @@ def count_positions(model: Transformer) -> int:
 
 def largest_file(config: ModelConfig, vocab: Vocab) -> int:
     """Return how many bytes model.bin of such a model has at most, in any quantization."""
-    # No matrix is shared in it, and both sides have a table of positions.
+    # No matrix is shared in it, and both sides have a table of positions, learned or not.
     parameters = replace(config, tying="untied").count_parameters(vocab)
-    positions = 2 * max(SINUSOIDS, config.max_positions) * config.d_model
+    positions = 0 if config.positions == "learned" else 2 * SINUSOIDS * config.d_model
     names = _NAMES_BYTES * (config.num_layers + 1)
     return 4 * (parameters + positions) + names
 

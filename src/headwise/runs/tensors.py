@@ -80,14 +80,17 @@ def describe_tensors(file: BinaryIO, path: Path) -> dict[str, Tensor]:
         }
         if sum(tensor.numel() * tensor.element_size() for tensor in described.values()) != end:
             raise ValueError("its header does not describe what it holds")
-    except (ValueError, KeyError, TypeError, struct.error) as error:
-        raise CheckpointError(f"{path}: not a safetensors file: {error}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path}: damaged: not a safetensors file: {error}") from error
     return described
 
 
 def _header(file: BinaryIO) -> tuple[dict[str, Any], int]:
     """Return the header and how many bytes follow it."""
-    (length,) = struct.unpack("<Q", file.read(8))
+    start = file.read(8)
+    if len(start) < 8:
+        raise ValueError("it ends before its header")
+    (length,) = struct.unpack("<Q", start)
     if length > _MOST_HEADER_BYTES:
         raise ValueError(f"its header has {length:,} bytes, more than {_MOST_HEADER_BYTES:,}")
     header = parse_json(file.read(length))
@@ -124,4 +127,4 @@ def read_tensors(file: Path, path: Path | None = None) -> dict[str, Tensor]:
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (SafetensorError, ValueError, KeyError) as error:
-        raise CheckpointError(f"{path}: not a safetensors file: {error}") from error
+        raise CheckpointError(f"{path}: damaged: not a safetensors file: {error}") from error
