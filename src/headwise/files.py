@@ -324,14 +324,13 @@ def _claim(path: Path, *, directory: bool) -> tuple[Path, int]:
         temporary = _temporary(path)
         if directory:
             temporary.mkdir()
-            flags = os.O_RDONLY | os.O_DIRECTORY
+            try:
+                handle = os.open(temporary, os.O_RDONLY | os.O_DIRECTORY | _OPEN)
+            except FileNotFoundError:
+                continue  # Removed, as below.
         else:
-            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL
-        try:
-            handle = os.open(temporary, flags | _OPEN, 0o666)
-        except FileNotFoundError:
-            continue
-        # Between the two calls another process may have taken it for an abandoned one.
+            handle = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL | _OPEN, 0o666)
+        # Until it is locked, another process may take it for an abandoned one.
         if try_lock(handle) != "busy" and _is_same(handle, temporary):
             return temporary, handle
         os.close(handle)
@@ -375,8 +374,8 @@ def _check_regular(status: os.stat_result, path: Path) -> None:
 def _check_directory(status: os.stat_result, path: Path) -> None:
     if stat.S_ISLNK(status.st_mode):
         raise UnsafeFileError(
-            f"{_symlink(path, 'directory')}; to keep it on another disk, mount that disk there "
-            f"(mount --bind)"
+            f"{_symlink(path, 'directory')}; to keep it on another disk, mount it there, as with "
+            "mount --bind"
         )
     if not stat.S_ISDIR(status.st_mode):
         raise UnsafeFileError(f"{path} is a {_kind(status)}, not a directory: remove it")
@@ -392,7 +391,7 @@ def _check_size(size: int, most_bytes: int, path: Path) -> None:
 def _symlink(path: Path, kind: str) -> str:
     return (
         f"{path} is a symlink, and Headwise follows none inside a run or prepared data: "
-        f"put the {kind} itself there"
+        f"put the {kind} itself in its place"
     )
 
 

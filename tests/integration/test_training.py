@@ -55,6 +55,17 @@ class KilledError(Exception):
     """Raised in the middle of a run, where a kill would end it."""
 
 
+def noting(next_: Callable[[Event], None], notes: list[str]) -> Callable[[Event], None]:
+    """Keep what the notes say, and pass every event on."""
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, Note):
+            notes.append(event.text)
+        next_(event)
+
+    return on_event
+
+
 def killer(step: int) -> Callable[[Event], None]:
     def on_event(event: Event) -> None:
         if isinstance(event, Updated) and event.step == step:
@@ -324,6 +335,11 @@ def test_prepared_data_gives_the_same_run_as_its_text(
     (tmp_path / "prepared").rename(tmp_path / "moved")
     with pytest.raises(DataError, match="no longer there: give it with --data"):
         train(config, run)
+    (tmp_path / "prepared").symlink_to(tmp_path / "moved")
+    notes: list[str] = []
+    with pytest.raises(KilledError):
+        train(config, run, on_event=noting(killer(7), notes))
+    assert f"the run's text is in {tmp_path / 'prepared'}, as its origin.json says" in notes
     train(config, run, data=tmp_path / "moved")
     assert digests(run) == digests(undisturbed)
     prepare(write_text(tmp_path, seed=2), config, tmp_path / "other")

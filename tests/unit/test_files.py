@@ -143,7 +143,9 @@ def test_a_folder_goes_through_no_symlink(tmp_path: Path, target: str) -> None:
     ):
         with pytest.raises(UnsafeFileError, match=named):
             read()
-    with pytest.raises(UnsafeFileError, match="inner is a symlink.*put the file itself there"):
+    with pytest.raises(
+        UnsafeFileError, match="inner is a symlink.*put the file itself in its place"
+    ):
         folder.read("inner", 9)
 
 

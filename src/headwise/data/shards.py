@@ -266,8 +266,7 @@ class TokenShards:
 
     def _stream(self, name: str) -> list[tuple[Ids, Offsets]]:
         if name not in self._maps:
-            known = ", ".join(self._maps) or "none"
-            raise DataError(f"{self.directory}: has no stream {name!r}, but: {known}")
+            raise DataError(f"{self.directory}: has no stream {name!r}: prepare it anew")
         return self._maps[name]
 
     def _map_shard(self, name: str, dtype: np.dtype[Any], count: int) -> tuple[Ids, Offsets]:

@@ -122,9 +122,12 @@ class CTranslate2Engine:
             translator = library().Translator(
                 str(folder.path), inter_threads=workers, intra_threads=threads // workers
             )
-        except (RuntimeError, ValueError) as error:
+            engine = cls(translator, *read_vocabularies(folder), manifest.positions)
+            # Some of what is wrong with a model or its config shows only when it is used.
+            engine.translate([[]], beam=1, max_extra_tokens=1)
+        except (RuntimeError, ValueError, IndexError, KeyError) as error:
             raise CheckpointError(f"{folder.path}: CTranslate2 cannot load it: {error}") from error
-        return cls(translator, *read_vocabularies(folder), manifest.positions)
+        return engine
 
     @property
     def vocabulary_sizes(self) -> tuple[int, int]:

@@ -117,7 +117,7 @@ def read_sealed(directory: Path | Folder, *, most_bytes: int = MOST_MODEL_BYTES)
         raise CheckpointError(f"{path}: damaged: not a manifest: export it anew")
     for name in digests:
         if not _PLAIN_NAME.fullmatch(name):
-            raise CheckpointError(f"{path}: {name!r} is not the name of an exported file")
+            raise CheckpointError(f"{path}: {name!r:.100} is not the name of an exported file")
     for name, digest in digests.items():
         inner, _, last = name.rpartition("/")
         _check(folder / inner if inner else folder, last, digest, most_bytes)
@@ -160,7 +160,7 @@ def _check_no_others(folder: Folder, sealed: set[str]) -> None:
             MANIFEST,
             VERIFICATION,
         }:
-            raise UnsafeFileError(f"{folder.path / name} is not a part of the export: remove it")
+            raise UnsafeFileError(f"{folder.path}: {name!r} is not a part of the export: remove it")
 
 
 def _check(folder: Folder, name: str, digest: str, most_bytes: int) -> None:

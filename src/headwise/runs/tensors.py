@@ -33,6 +33,8 @@ _ALIGNMENT = 64
 _MOST_HEADER_BYTES = 8 << 20
 """A thousand layers take 5 MB."""
 
+_MOST_DIMENSIONS = 8
+
 MOST_BYTES = 1 << 42
 """Of a file of tensors: a trillion parameters."""
 
@@ -103,12 +105,13 @@ def _described(name: str, entry: dict[str, Any], end: int) -> Tensor:
     """Make a tensor without numbers; its bytes lie within the file, which bounds its shape."""
     dtype = _DTYPES_BY_NAME.get(entry["dtype"])
     if dtype is None:
-        raise ValueError(f"tensor {name!r} is of type {entry['dtype']}, not of floating point")
+        raise ValueError(f"tensor {name!r:.100} is of type {entry['dtype']!s:.20}, not of floats")
     shape, (start, stop) = entry["shape"], entry["data_offsets"]
-    if not all(type(number) is int and 0 <= number < 2**63 for number in (*shape, start, stop)):
-        raise ValueError(f"tensor {name!r} has a shape or place that is no whole number")
+    numbers = (*shape, start, stop)
+    if len(shape) > _MOST_DIMENSIONS or not all(type(n) is int and 0 <= n < 2**63 for n in numbers):
+        raise ValueError(f"tensor {name!r:.100} has a shape or place that cannot be")
     if not start <= stop <= end or stop - start != math.prod(shape) * dtype.itemsize:
-        raise ValueError(f"tensor {name!r} of shape {shape} does not lie within the file")
+        raise ValueError(f"tensor {name!r:.100} of shape {shape} does not lie within the file")
     return torch.empty(shape, dtype=dtype, device="meta")
 
 

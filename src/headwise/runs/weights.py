@@ -60,7 +60,7 @@ def check_names(expected: Mapping[str, Tensor], found: Mapping[str, Tensor], sou
     for name in expected.keys() - found.keys():
         raise CheckpointError(f"{source}: has no tensor {name!r}: it is of another model")
     for name in found.keys() - expected.keys():
-        raise CheckpointError(f"{source}: tensor {name!r} is of another model")
+        raise CheckpointError(f"{source}: tensor {name!r:.100} is of another model")
     for name, tensor in expected.items():
         if found[name].shape != tensor.shape:
             raise CheckpointError(

@@ -111,6 +111,6 @@ def _test(run: RunDirectory) -> dict[str, Any]:
         return {}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
-            f"{run.scores_file}: damaged: remove it, or make it anew: {error!r}"
+            f"{run.scores_file}: damaged: remove it, or make it anew: {error}"
         ) from error
     return found if all(map(_is_finite, found.values())) else {}

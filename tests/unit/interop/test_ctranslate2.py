@@ -434,7 +434,7 @@ def test_a_manifest_names_plain_files_only(make: MakeRun, name: str) -> None:
 def test_what_ctranslate2_would_read_besides_is_refused(make: MakeRun) -> None:
     directory = export(make()).directory
     (directory / "vmap.txt").write_text("x")
-    with pytest.raises(UnsafeFileError, match=r"vmap\.txt is not a part of the export"):
+    with pytest.raises(UnsafeFileError, match=r"'vmap\.txt' is not a part of the export"):
         CTranslate2Engine.load(directory)
     (directory / "vmap.txt").unlink()
     model = directory / "model.bin"
