@@ -141,6 +141,11 @@ def check(case: Case, good: Good, directory: Path, headwise: Headwise) -> str:
     return ""
 
 
+def test_memory_is_measured() -> None:
+    if Path("/proc/self/clear_refs").exists():
+        assert 40 < peak_mib(lambda: bytearray(50 << 20).clear()) < 100
+
+
 def test_there_are_two_hundred_cases() -> None:
     assert len(CASES) >= 200
     assert 25 <= len(SOME) <= 50

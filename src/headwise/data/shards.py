@@ -15,6 +15,7 @@ flushed to disk, the manifest comes last, and then it is renamed.
 import hashlib
 import json
 import os
+import shutil
 from bisect import bisect_right
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
@@ -26,7 +27,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.errors import DataError
-from headwise.files import Folder, create_file, flush, new_directory, write_file
+from headwise.files import (
+    Folder,
+    create_file,
+    flush,
+    new_directory,
+    sync_directory,
+    write_file,
+)
 
 FORMAT_VERSION = 1
 SEQUENCES_PER_SHARD = 1_000_000
@@ -263,6 +271,16 @@ class TokenShards:
                         f"{self.directory / f'{number:05}.{stream}.ids'}: has id {largest}, and "
                         f"the vocabulary has {size:,} entries: it was cut into other subwords"
                     )
+
+    def copy_to(self, directory: Path) -> None:
+        """Copy all files, as they are, to a new directory within one that is being made."""
+        directory.mkdir()
+        sizes = {**self._sizes, MANIFEST: MOST_MANIFEST_BYTES}
+        for name, size in sizes.items():
+            with self._folder.open(name, size) as source, create_file(directory / name) as file:
+                shutil.copyfileobj(source, file)
+                flush(file)
+        sync_directory(directory)
 
     def _stream(self, name: str) -> list[tuple[Ids, Offsets]]:
         if name not in self._maps:

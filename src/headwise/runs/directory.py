@@ -3,7 +3,7 @@
 config.toml                   the resolved recipe; itself a recipe
 origin.json                   which text, prepared data and first weights the run was made from
 tokenizer/                    the subword model, or one for each side
-data/                         the encoded text, unless origin.json points elsewhere
+data/train/, data/valid/      the encoded text; train/ may be elsewhere, where origin.json says
 checkpoints/step-00001000/    see checkpoint.py
 averaged/                     the weights of several checkpoints, averaged
 exports/                      the model in other programs' formats (headwise.interop)

@@ -24,7 +24,7 @@ from headwise.data.batches import Batches
 from headwise.data.prepare import Progress
 from headwise.data.shards import MANIFEST, MOST_MANIFEST_BYTES
 from headwise.errors import ConfigError, DataError
-from headwise.files import Folder, new_directory, write_file
+from headwise.files import Folder, new_directory, sync_directory, write_file
 from headwise.inspect.languages import is_known
 from headwise.model import Transformer
 from headwise.runs.checkpoint import describe_weights
@@ -81,15 +81,20 @@ def make_run(
             )
         save_subwords(temporary, *cut_by)
         _check_trainable(prepared, config, cut_by, init_from)
+        if data is not None:
+            # For `report` and `export`, which do not look for text outside the run.
+            (temporary / "data").mkdir()
+            TokenShards(Folder.of(data) / "valid").copy_to(temporary / "data" / "valid")
+            sync_directory(temporary / "data")
+        shards = TokenShards(Folder.of(prepared) / "train")
         origin = {
             "text": describe_text(text),
             "valid": describe_text(valid),
             "data": None if data is None else str(data.resolve()),
             "data_sha256": fingerprint(prepared),
             "init_from": None if init_from is None else str(init_from.path.resolve()),
-            "longest_source": int(
-                TokenShards(Folder.of(prepared) / "train").lengths("source").max(initial=0)
-            ),
+            "longest_source": int(shards.lengths("source").max(initial=0)),
+            "train_pairs": len(shards),
         }
         write_file(temporary / "origin.json", json.dumps(origin, indent=1).encode())
         (temporary / "checkpoints").mkdir()
@@ -189,7 +194,7 @@ def data_folder(run: RunDirectory, data: Path | None) -> Folder:
     written that.
     """
     own, elsewhere = run.folder / "data", run.origin().get("data")
-    if own.exists() or (data is None and elsewhere is None):
+    if (own / "train").exists() or (data is None and elsewhere is None):
         return own
     directory = data or Path(str(elsewhere))
     if not directory.is_dir():

@@ -168,7 +168,10 @@ def _worth_looking_at(translations: list[Translation]) -> list[str]:
 
 def _train_pairs(run: RunDirectory) -> int | None:
     shards = _own_shards(run, "train")
-    return None if shards is None else len(shards)
+    if shards is not None:
+        return len(shards)
+    pairs = run.origin().get("train_pairs")
+    return pairs if type(pairs) is int and 0 <= pairs < 2**63 else None
 
 
 def _own_shards(run: RunDirectory, part: str) -> TokenShards | None:

@@ -207,3 +207,13 @@ def test_shards_are_read_through_no_symlink(tmp_path: Path) -> None:
     (tmp_path / "d" / "00000.source.ids").symlink_to(tmp_path / "elsewhere")
     with pytest.raises(UnsafeFileError, match=r"00000\.source\.ids is a symlink"):
         TokenShards(tmp_path / "d")
+
+
+def test_a_copy_has_the_same_files(tmp_path: Path) -> None:
+    write(tmp_path / "d", sequences(23), block=5, per_shard=10)
+    (tmp_path / "d" / "unrelated").touch()
+    TokenShards(tmp_path / "d").copy_to(tmp_path / "copy")
+    (tmp_path / "d" / "unrelated").unlink()
+    TokenShards(tmp_path / "copy").verify(SIZES)
+    originals = {path.name: path.read_bytes() for path in (tmp_path / "d").iterdir()}
+    assert {path.name: path.read_bytes() for path in (tmp_path / "copy").iterdir()} == originals

@@ -56,7 +56,6 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
             processes=1,
             on_progress=lambda *_: None,
         )
-        shutil.copytree(data, path / "data")
         directory = RunDirectory(path)
         source, target = directory.subwords()
         torch.manual_seed(5)
