@@ -13,6 +13,7 @@ import pytest
 
 from headwise.interop.ctranslate2_export import export
 from headwise.runs.directory import RunDirectory
+from headwise.workflows.serve import load_served
 from headwise.workflows.translators import load_translator
 from tests.conftest import Headwise
 from tests.hostile_runs import Case, cases
@@ -139,6 +140,15 @@ def check(case: Case, good: Good, directory: Path, headwise: Headwise) -> str:
         used = errors.splitlines()[0].removeprefix("using ")
         assert out.read_bytes() == good.translations[Path(used).name]
     return ""
+
+
+def test_a_card_has_finite_numbers_only(good: Good, tmp_path: Path) -> None:
+    shutil.copytree(good.run, tmp_path / "run")
+    line = '{"kind": "valid", "step": 7, "minutes": Infinity, "bleu": NaN, "perplexity": "x"}\n'
+    (tmp_path / "run" / "metrics.jsonl").write_text(line)
+    (served,) = load_served([tmp_path / "run"])
+    assert served.card["training"] == {"steps": 7}
+    assert served.card["test"] == {"sentences": 3, "bleu": 12.5}
 
 
 def test_memory_is_measured() -> None:

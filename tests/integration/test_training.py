@@ -1,6 +1,7 @@
 """Whole runs: from text to a trained run directory, stopped and gone on with in every way."""
 
 import gzip
+import hashlib
 import json
 import math
 import signal
@@ -345,6 +346,23 @@ def test_prepared_data_gives_the_same_run_as_its_text(
     prepare(write_text(tmp_path, seed=2), config, tmp_path / "other")
     with pytest.raises(ConfigError, match="other is not what the run was made from"):
         train(config, run, data=tmp_path / "other")
+
+
+def test_ids_of_another_vocabulary_are_found_before_training(
+    text: ParallelFiles, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    train(small_config("train.max_steps=1"), run, text=text)
+    ids = run / "data" / "valid" / "00000.source.ids"
+    ids.write_bytes(b"\xff\xff" + ids.read_bytes()[2:])
+    manifest = ids.parent / "manifest.json"
+    body = json.loads(manifest.read_text("utf-8"))
+    body["sha256"][ids.name] = hashlib.sha256(ids.read_bytes()).hexdigest()
+    manifest.write_text(json.dumps(body))
+    with pytest.raises(
+        DataError, match=r"00000\.source\.ids: has id 65535, and the vocabulary has"
+    ):
+        train(small_config("train.max_steps=1"), run)
 
 
 def test_fine_tuning_starts_from_the_weights_and_subwords_of_another_run(

@@ -2,6 +2,7 @@ import errno
 import fcntl
 import os
 import re
+import shutil
 import socket
 import subprocess
 import sys
@@ -248,4 +249,22 @@ def test_a_directory_whose_successor_never_came_is_put_back(tmp_path: Path) -> N
     assert names(tmp_path) == ["made"]
     assert names(path) == ["a"]
     remove_directory(path)
+    assert names(tmp_path) == []
+
+
+def test_a_directory_that_is_being_removed_is_left_to_the_one_who_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "made" / "inner").mkdir(parents=True)
+    rmtree, seen = shutil.rmtree, []
+
+    def remove(path: Path) -> None:
+        monkeypatch.setattr(shutil, "rmtree", rmtree)
+        remove_abandoned(tmp_path, alone=True)
+        seen.extend(names(tmp_path))
+        rmtree(path)
+
+    monkeypatch.setattr(shutil, "rmtree", remove)
+    remove_directory(tmp_path / "made")
+    assert [name.startswith(".made.") for name in seen] == [True]
     assert names(tmp_path) == []

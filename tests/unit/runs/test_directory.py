@@ -16,7 +16,7 @@ from headwise.errors import CheckpointError, UnsafeFileError
 from headwise.files import replacing
 from headwise.recipes import load_recipe
 from headwise.runs.directory import RunDirectory, differences
-from headwise.runs.environment import describe, record_session
+from headwise.runs.environment import describe, read_sessions, record_session
 from headwise.runs.metrics import MetricsFile, read_metrics
 
 
@@ -247,3 +247,21 @@ def test_of_a_very_long_diary_lines_are_left_out_evenly(
     steps = [each["step"] for each in found if each["kind"] == "train"]
     apart = [after - before for before, after in pairwise(steps)]
     assert max(apart) - min(apart) <= 2, "two at most: a line of validation may lie between"
+
+
+def test_only_plain_values_of_a_session_are_taken(tmp_path: Path) -> None:
+    path = tmp_path / "environment.json"
+    assert read_sessions(path) == []
+    session = {
+        "torch": "2.0",
+        "threads": 3,
+        "cpu": "x" * 10_000,
+        "cores": 10**400,
+        "python": [1],
+        "numpy": None,
+    }
+    path.write_text(json.dumps({"sessions": [session, 7, "x"]}))
+    assert read_sessions(path) == [{"torch": "2.0", "threads": 3}]
+    for text in ("{", "[]", '{"sessions": 3}', "[" * 100_000):
+        path.write_text(text)
+        assert read_sessions(path) == []
