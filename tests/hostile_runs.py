@@ -324,6 +324,7 @@ def _config() -> Iterator[Case]:
         ("tying", '"untied"'),
         ("norm_order", '"post"'),
         ("attention_bias", "false"),
+        ("kind", '"' + "x" * 500_000 + '"'),
         ("beam", 10**9),
         ("beam", -1),
         ("max_extra_tokens", 10**12),

@@ -193,7 +193,7 @@ def write_output(path: Path, content: bytes) -> None:
     A symlink stays, and what it points to is written. For files that no user has named, such as
     those of a run directory, `replace_file` follows no symlink.
     """
-    # /dev/stdout may lead to a file, but means whoever has it open.
+    # /dev/stdout may lead to a file, but means the open output of this process.
     if path.exists() and (not path.is_file() or path.is_relative_to("/dev")):
         path.write_bytes(content)
     else:

@@ -4,6 +4,7 @@ import gzip
 import hashlib
 import json
 import math
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -346,6 +347,23 @@ def test_prepared_data_gives_the_same_run_as_its_text(
     prepare(write_text(tmp_path, seed=2), config, tmp_path / "other")
     with pytest.raises(ConfigError, match="other is not what the run was made from"):
         train(config, run, data=tmp_path / "other")
+
+
+def test_a_config_of_another_size_is_found_before_a_model_is_made(
+    undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(undisturbed, tmp_path / "run")
+    path = tmp_path / "run" / "config.toml"
+    path.write_text(path.read_text("utf-8").replace("d_ff = 24", f"d_ff = {2**50}"))
+    (tmp_path / "run/checkpoints/step-00000012/weights.safetensors").write_bytes(b"damaged")
+    config = RunDirectory(tmp_path / "run").config()
+    monkeypatch.setattr(
+        "headwise.workflows.train._new_model", lambda *_: pytest.fail("a model was made")
+    )
+    with pytest.raises(
+        CheckpointError, match=r"step-00000008: has [\d,]+ parameters, and .*config"
+    ):
+        train(config, tmp_path / "run")
 
 
 def test_ids_of_another_vocabulary_are_found_before_training(

@@ -32,6 +32,7 @@ ORIGIN = "origin.json"
 _STEP_NAME = re.compile(r"step-(\d{8,15})", re.ASCII)
 
 _MOST_CONFIG_BYTES = 1 << 20
+_LONGEST_MESSAGE = 1000
 _MOST_ORIGIN_BYTES = 16 << 20
 """It lists the files of the text, of which there may be thousands."""
 
@@ -76,7 +77,7 @@ class RunDirectory:
 
     @property
     def scores_file(self) -> Path:
-        """How the run does on its test text, where somebody has kept that."""
+        """How the run does on its test text, where that was kept."""
         return self.path / "scores.json"
 
     @property
@@ -100,7 +101,8 @@ class RunDirectory:
                 f"{path}: not UTF-8 text: {error.reason} at byte {error.start}"
             ) from error
         except ConfigError as error:
-            raise CheckpointError(str(error)) from error
+            # It quotes the value that is wrong, which may fill the file.
+            raise CheckpointError(f"{error!s:.{_LONGEST_MESSAGE}}") from error
 
     def origin(self) -> dict[str, Any]:
         """Return what the run was made from.
@@ -160,9 +162,9 @@ class RunDirectory:
                     )
             for name in ("checkpoints", "averaged", "exports", "tensorboard"):
                 (self.folder / name).exists()  # Nothing is written through a symlink.
-            remove_abandoned(self.path)
-            for directory in (self.checkpoints, self.exports):
-                # Only a process that has the lock makes anything in there.
+            for directory in (self.path, self.checkpoints, self.exports):
+                # Only a process that has the lock makes directories in there; files, such as a
+                # report, can be locked wherever the lock itself can be.
                 remove_abandoned(directory, alone=True)
             restore_replaced(self.averaged)
             yield

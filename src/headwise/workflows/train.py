@@ -17,6 +17,7 @@ from headwise.runs.checkpoint import read_manifest, read_weights
 from headwise.runs.checkpoints import average, choose, due_steps, last_good
 from headwise.runs.directory import RunDirectory
 from headwise.runs.environment import describe, record_session
+from headwise.runs.model import check_last_checkpoint
 from headwise.runs.state import TrainingState
 from headwise.runs.weights import load_weights
 from headwise.training.distributed import World
@@ -151,6 +152,7 @@ def _loop(
             bleu = ValidationBleu(valid_batches, shards[1], target, config)
     else:
         tell(Note(text="there are no pairs to validate on", is_warning=True))
+    check_last_checkpoint(run, config, vocab)
     model = _new_model(config, vocab)
     loop = TrainingLoop(model, config, batches, valid, bleu, run, world, tell)
     checkpoint, problems = last_good(run, set_aside=world.is_first)
