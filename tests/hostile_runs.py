@@ -255,6 +255,12 @@ def _json() -> Iterator[Case]:
     yield Case("metrics.jsonl: not finite", "metrics.jsonl", _text(odd), SERVE, False)
     many = "".join(f'{{"kind":"train","step":{n},"loss":1.5}}\n' for n in range(100_000))
     yield Case("metrics.jsonl: many lines", "metrics.jsonl", _text(many), REPORT, False)
+    yield Case("metrics.jsonl: many keys", "metrics.jsonl", _many_keys, REPORT, False)
+    for place, commands in READ_BY.items():
+        if place.endswith(".json"):
+            name = f"{place}: a million empty lists"
+            filled = _text("[" + "[]," * 1_000_000 + "0]")
+            yield Case(name, place, filled, commands[0], place not in MAY_BE_DAMAGED)
     yield Case(
         "scores.json: not finite",
         "scores.json",
@@ -277,6 +283,14 @@ def _json() -> Iterator[Case]:
         forged = _forged_export("config.json", {key: value})
         named = f"export's config has {key} = {value!r}"
         yield Case(named, f"{EXPORTED}/config.json", forged, CTRANSLATE2, True)
+
+
+def _many_keys(path: Path, _: Path) -> None:
+    """Write lines that take as much memory as lines can: every key is new."""
+    with path.open("w") as file:
+        for step in range(30_000):
+            keys = "".join(f',"{step}-{key:0100}":1.5' for key in range(28))
+            file.write(f'{{"kind":"train","step":{step}{keys}}}\n')
 
 
 def _forged_export(name: str, changes: dict[str, object]) -> Mutation:

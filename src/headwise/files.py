@@ -351,8 +351,8 @@ def _remove_if_abandoned(path: Path, *, alone: bool) -> None:
             path.unlink()  # Planted: a symlink, FIFO or device of such a name is never ours.
             return
         handle = os.open(path, (os.O_RDONLY if is_directory else os.O_RDWR) | _OPEN)
-    except FileNotFoundError:
-        return  # Its writer has just renamed it.
+    except (FileNotFoundError, PermissionError):
+        return  # Its writer has just renamed it, or it belongs to another user.
     try:
         locked = try_lock(handle)
         if (locked == "locked" or (locked == "unsupported" and alone)) and _is_same(handle, path):
@@ -360,6 +360,8 @@ def _remove_if_abandoned(path: Path, *, alone: bool) -> None:
                 shutil.rmtree(path)
             else:
                 path.unlink()
+    except PermissionError:
+        return
     finally:
         os.close(handle)
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -268,3 +269,21 @@ def test_a_directory_that_is_being_removed_is_left_to_the_one_who_does(
     remove_directory(tmp_path / "made")
     assert [name.startswith(".made.") for name in seen] == [True]
     assert names(tmp_path) == []
+
+
+@pytest.mark.parametrize("function", ["open", "rmdir"])
+def test_what_belongs_to_another_user_is_no_obstacle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: str
+) -> None:
+    (tmp_path / ".made.00ff.tmp").mkdir()
+    original = getattr(os, function)
+
+    def refuse(path: object, *arguments: Any, **options: Any) -> Any:
+        if ".made.00ff.tmp" in str(path):
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return original(path, *arguments, **options)
+
+    monkeypatch.setattr(os, function, refuse)
+    with new_directory(tmp_path / "made"):
+        pass
+    assert names(tmp_path) == [".made.00ff.tmp", "made"]

@@ -40,7 +40,8 @@ FORMAT_VERSION = 1
 SEQUENCES_PER_SHARD = 1_000_000
 
 MANIFEST = "manifest.json"
-MOST_MANIFEST_BYTES = 16 << 20
+MOST_MANIFEST_BYTES = 4 << 20
+"""Ten thousand shards. As objects in memory, JSON takes up to 24 times its bytes."""
 _MOST_SEQUENCES = 1 << 24
 """Of a shard, in whatever version it was written."""
 _CHUNK = 1 << 16

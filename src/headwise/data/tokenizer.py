@@ -15,8 +15,8 @@ from headwise.files import Folder, sync_directory, write_file
 MANIFEST = "manifest.json"
 
 _MOST_MANIFEST_BYTES = 1 << 16
-_MOST_MODEL_BYTES = 64 << 20
-"""Of a SentencePiece model: 37,000 entries take less than 1 MB."""
+_MOST_MODEL_BYTES = 32 << 20
+"""Of a SentencePiece model: more than a million entries."""
 
 
 def save_subwords(directory: Path, source: Subwords, target: Subwords) -> None:

@@ -29,8 +29,10 @@ _READ_BY_LIBRARY = (MODEL, "config.json", "source_vocabulary.json", "target_voca
 
 _PLAIN_NAME = re.compile(r"(tokenizer/)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
 
-_MOST_BYTES = 64 << 20
-"""Of a file other than the model: a vocabulary of a million entries takes 20 MB."""
+_MOST_JSON_BYTES = 8 << 20
+"""Of a vocabulary: some 500,000 entries."""
+
+_MOST_TOKENIZER_BYTES = 32 << 20
 
 _MOST_MANIFEST_BYTES = 1 << 20
 
@@ -120,7 +122,9 @@ def read_sealed(directory: Path | Folder, *, most_bytes: int = MOST_MODEL_BYTES)
             raise CheckpointError(f"{path}: {name!r:.100} is not the name of an exported file")
     for name, digest in digests.items():
         inner, _, last = name.rpartition("/")
-        _check(folder / inner if inner else folder, last, digest, most_bytes)
+        most = _MOST_TOKENIZER_BYTES if inner else _MOST_JSON_BYTES
+        within = folder / inner if inner else folder
+        _check(within, last, digest, most_bytes if name == MODEL else most)
     _check_no_others(folder, set(digests))
     return Manifest(positions=positions, **fields)
 
@@ -137,7 +141,7 @@ def read_vocabularies(directory: Path | Folder) -> tuple[list[str], list[str]]:
 def _vocabulary(folder: Folder, name: str) -> list[str]:
     path = folder.path / name
     try:
-        tokens = folder.read_json(name, _MOST_BYTES)
+        tokens = folder.read_json(name, _MOST_JSON_BYTES)
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError as error:
@@ -166,7 +170,7 @@ def _check_no_others(folder: Folder, sealed: set[str]) -> None:
 def _check(folder: Folder, name: str, digest: str, most_bytes: int) -> None:
     path = folder.path / name
     try:
-        with folder.open(name, most_bytes if name == MODEL else _MOST_BYTES) as file:
+        with folder.open(name, most_bytes) as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise CheckpointError(

@@ -22,7 +22,13 @@ from torch import Tensor
 from headwise.errors import CheckpointError
 from headwise.files import Folder, new_directory, parse_json, write_file
 from headwise.runs.state import TrainingState
-from headwise.runs.tensors import MOST_BYTES, describe_tensors, load_tensors, write_tensors
+from headwise.runs.tensors import (
+    MOST_BYTES,
+    MOST_HEADER_BYTES,
+    describe_tensors,
+    load_tensors,
+    write_tensors,
+)
 
 FORMAT_VERSION = 1
 
@@ -37,6 +43,8 @@ _MOST_BYTES = {
     OPTIMIZER: MOST_BYTES,
     STATE: 1 << 16,
 }
+_MOST_HEADER_BYTES = {WEIGHTS: MOST_HEADER_BYTES, OPTIMIZER: 4 * MOST_HEADER_BYTES}
+"""Adam has three tensors for each of the weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,7 +166,7 @@ def _opened(
 ) -> Iterator[BufferedReader]:
     """Open a file of a checkpoint; with its manifest, make sure that the file is undamaged.
 
-    The caller reads from what was checked: another file of that name would not be noticed.
+    The caller reads from the open file that was checked, whatever has its name by then.
     """
     path = folder.path / name
     if manifest is not None and name not in manifest.digests:
@@ -166,8 +174,9 @@ def _opened(
     try:
         with folder.open(name, _MOST_BYTES[name]) as file:
             if manifest is not None:
-                if name in (WEIGHTS, OPTIMIZER):
-                    describe_tensors(file, path)  # Not terabytes of a sparse file.
+                if name in _MOST_HEADER_BYTES:
+                    # It bounds the size: a digest of a sparse terabyte would take an hour.
+                    describe_tensors(file, path, _MOST_HEADER_BYTES[name])
                     file.seek(0)
                 digest = hashlib.file_digest(file, "sha256").hexdigest()
                 if digest != manifest.digests[name]:

@@ -36,7 +36,7 @@ def last_good(run: RunDirectory, *, set_aside: bool = True) -> tuple[Checkpoint 
             if checkpoint.state.step != step:
                 raise CheckpointError(f"{directory}: holds step {checkpoint.state.step}")
         except UnsafeFileError:
-            raise  # No accident: nothing that a user should not look at first.
+            raise
         except CheckpointError as error:
             problems.append(str(error))
             damaged.append(directory)

@@ -33,7 +33,7 @@ _STEP_NAME = re.compile(r"step-(\d{8,15})", re.ASCII)
 
 _MOST_CONFIG_BYTES = 1 << 20
 _LONGEST_MESSAGE = 1000
-_MOST_ORIGIN_BYTES = 16 << 20
+_MOST_ORIGIN_BYTES = 4 << 20
 """It lists the files of the text, of which there may be thousands."""
 
 

@@ -17,8 +17,8 @@ from headwise.runs.directory import RunDirectory
 _KEPT_BITS = ("headwise", "torch", "numpy", "threads", "processes", "device", "cpu")
 """What must be the same for a resumed run to be the same to the last bit."""
 
-_MOST_BYTES = 16 << 20
-"""Some tens of thousands of sessions."""
+_MOST_BYTES = 4 << 20
+"""Some ten thousand sessions."""
 
 _LONGEST_TEXT = 1000
 """Characters of a value, such as the name of a processor."""

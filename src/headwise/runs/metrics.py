@@ -19,12 +19,14 @@ from headwise.files import Folder, open_in_place, parse_json, replacing
 _MOST_BYTES = 1 << 30
 """Of the whole file: a line for each of some three million updates."""
 
-_LONGEST_LINE = 1 << 14
+_LONGEST_LINE = 1 << 12
 """Bytes of a line; ours have less than a thousand."""
 
-_MOST_KEYS = 50
+_MOST_KEYS = 30
 
-_MOST_LINES = 50_000
+_LONGEST_TEXT = 100
+
+_MOST_LINES = 20_000
 """Held in memory at once; of a longer file, every second, fourth, ... line is left out."""
 
 
@@ -151,7 +153,9 @@ def _is_plain(value: object) -> bool:
     """Return whether it is text, or a number that every later computation can hold."""
     if isinstance(value, int):
         return abs(value) < 2**63
-    return isinstance(value, float | str)
+    if isinstance(value, str):
+        return len(value) <= _LONGEST_TEXT
+    return isinstance(value, float)
 
 
 def _as_line(values: Mapping[str, object]) -> str:

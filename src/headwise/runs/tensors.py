@@ -30,8 +30,8 @@ _DTYPES = {
 _DTYPES_BY_NAME = {name: dtype for dtype, name in _DTYPES.items()}
 _ALIGNMENT = 64
 
-_MOST_HEADER_BYTES = 8 << 20
-"""A thousand layers take 5 MB."""
+MOST_HEADER_BYTES = 8 << 20
+"""The names, shapes and places of a thousand layers take 4 MB."""
 
 _MOST_DIMENSIONS = 8
 
@@ -67,14 +67,16 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
     return digest.hexdigest()
 
 
-def describe_tensors(file: BinaryIO, path: Path) -> dict[str, Tensor]:
+def describe_tensors(
+    file: BinaryIO, path: Path, most_header_bytes: int = MOST_HEADER_BYTES
+) -> dict[str, Tensor]:
     """Read the header of an open file: its tensors, on the device "meta", which holds no numbers.
 
     The file must have exactly the bytes that its header describes, so that what follows reads no
     more than that.
     """
     try:
-        header, end = _header(file)
+        header, end = _header(file, most_header_bytes)
         described = {
             name: _described(name, entry, end)
             for name, entry in header.items()
@@ -87,14 +89,14 @@ def describe_tensors(file: BinaryIO, path: Path) -> dict[str, Tensor]:
     return described
 
 
-def _header(file: BinaryIO) -> tuple[dict[str, Any], int]:
+def _header(file: BinaryIO, most_bytes: int) -> tuple[dict[str, Any], int]:
     """Return the header and how many bytes follow it."""
     start = file.read(8)
     if len(start) < 8:
         raise ValueError("it ends before its header")
     (length,) = struct.unpack("<Q", start)
-    if length > _MOST_HEADER_BYTES:
-        raise ValueError(f"its header has {length:,} bytes, more than {_MOST_HEADER_BYTES:,}")
+    if length > most_bytes:
+        raise ValueError(f"its header has {length:,} bytes, more than {most_bytes:,}")
     header = parse_json(file.read(length))
     if not isinstance(header, dict):
         raise ValueError("its header is not a table of tensors")
@@ -116,8 +118,10 @@ def _described(name: str, entry: dict[str, Any], end: int) -> Tensor:
 
 
 def load_tensors(file: BinaryIO, path: Path) -> dict[str, Tensor]:
-    """Read all tensors of an open file, mapped into memory; `path` is for messages."""
-    describe_tensors(file, path)
+    """Read all tensors of an open file, mapped into memory; `path` is for messages.
+
+    The caller has looked at its header with `describe_tensors`.
+    """
     # The library takes a path. This one leads to the open file, whatever has its name now.
     return read_tensors(Path(f"/dev/fd/{file.fileno()}"), path)
 

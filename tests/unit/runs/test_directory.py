@@ -224,7 +224,7 @@ def test_a_line_without_end_takes_no_memory(tmp_path: Path) -> None:
     path.write_text(json.dumps(line(10)) + "\n")
     os.truncate(path, 500_000_000)
     tracemalloc.start()
-    with pytest.raises(CheckpointError, match=r"metrics.jsonl:2: .* more than 16,384 bytes"):
+    with pytest.raises(CheckpointError, match=r"metrics.jsonl:2: .* more than 4,096 bytes"):
         read_metrics(path)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
