@@ -20,14 +20,14 @@ from typing import Any
 from torch import Tensor
 
 from headwise.errors import CheckpointError
-from headwise.files import Folder, new_directory, parse_json, write_file
+from headwise.files import Folder, create_file, new_directory, parse_json, write_file
 from headwise.runs.state import TrainingState
 from headwise.runs.tensors import (
     MOST_BYTES,
     MOST_HEADER_BYTES,
     describe_tensors,
     load_tensors,
-    write_tensors,
+    save_tensors,
 )
 
 FORMAT_VERSION = 1
@@ -77,8 +77,8 @@ def write_checkpoint(
         text = _json(state.to_dict())
         write_file(temporary / STATE, text)
         digests = {
-            WEIGHTS: write_tensors(temporary / WEIGHTS, weights),
-            OPTIMIZER: write_tensors(temporary / OPTIMIZER, optimizer),
+            WEIGHTS: _write_tensors(temporary / WEIGHTS, weights),
+            OPTIMIZER: _write_tensors(temporary / OPTIMIZER, optimizer),
             STATE: hashlib.sha256(text).hexdigest(),
         }
         _write_manifest(temporary, Manifest(digests=digests))
@@ -86,7 +86,7 @@ def write_checkpoint(
 
 def write_weights(directory: Path, weights: Mapping[str, Tensor], notes: dict[str, Any]) -> None:
     """Write weights alone into a directory being made, with notes on where they come from."""
-    digests = {WEIGHTS: write_tensors(directory / WEIGHTS, weights)}
+    digests = {WEIGHTS: _write_tensors(directory / WEIGHTS, weights)}
     _write_manifest(directory, Manifest(digests=digests, notes=notes))
 
 
@@ -201,6 +201,11 @@ def _state(folder: Folder, manifest: Manifest) -> TrainingState:
         return TrainingState.from_dict(parse_json(raw))
     except ValueError as error:
         raise CheckpointError(f"{folder.path / STATE}: not a training state: {error}") from error
+
+
+def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
+    with create_file(path) as file:
+        return save_tensors(file, tensors)
 
 
 def _write_manifest(directory: Path, manifest: Manifest) -> None:

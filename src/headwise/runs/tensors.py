@@ -19,7 +19,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from headwise.errors import CheckpointError
-from headwise.files import create_file, flush, parse_json
+from headwise.files import flush, parse_json
 
 _DTYPES = {
     torch.float32: "F32",
@@ -40,7 +40,16 @@ MOST_BYTES = 1 << 42
 
 
 def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
-    """Write tensors by name, flush them to disk and return the file's SHA-256."""
+    """Write tensors by name, flush them to disk and return the file's SHA-256.
+
+    The path may be that of an open file, as /dev/fd/3 is.
+    """
+    with path.open("wb") as file:
+        return save_tensors(file, tensors)
+
+
+def save_tensors(file: BinaryIO, tensors: Mapping[str, Tensor]) -> str:
+    """Write tensors by name to an open file, flush it to disk and return its SHA-256."""
     header: dict[str, object] = {}
     end = 0
     for name in sorted(tensors):
@@ -54,16 +63,15 @@ def write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-(len(text) + 8) % _ALIGNMENT)
     digest = hashlib.sha256()
-    with create_file(path) as file:
-        for part in (struct.pack("<Q", len(text)), text):
-            file.write(part)
-            digest.update(part)
-        for name in sorted(tensors):
-            flat = tensors[name].detach().cpu().contiguous().flatten()
-            raw = memoryview(flat.view(torch.uint8).numpy())  # type: ignore[arg-type]
-            file.write(raw)
-            digest.update(raw)
-        flush(file)
+    for part in (struct.pack("<Q", len(text)), text):
+        file.write(part)
+        digest.update(part)
+    for name in sorted(tensors):
+        flat = tensors[name].detach().cpu().contiguous().flatten()
+        raw = memoryview(flat.view(torch.uint8).numpy())  # type: ignore[arg-type]
+        file.write(raw)
+        digest.update(raw)
+    flush(file)
     return digest.hexdigest()
 
 
