@@ -5,6 +5,7 @@
     ├── DataError        text or token ids that cannot be used
     │   └── DownloadError    text that cannot be had from where it is
     ├── CheckpointError  a run directory or a file in it
+    │   └── UnsafeFileError  a symlink, FIFO or device in it, or a file too large to be right
     ├── DivergenceError  training that left the range of numbers
     └── RequestError     a request to translate, explain or serve
 
@@ -31,6 +32,13 @@ class DownloadError(DataError):
 
 class CheckpointError(HeadwiseError):
     """A run directory, or a file in it, cannot be used as it is."""
+
+
+class UnsafeFileError(CheckpointError):
+    """A symlink, FIFO or device where a directory has a regular file, or a file that is too large.
+
+    Unlike a damaged checkpoint it is never skipped in favour of another one.
+    """
 
 
 class DivergenceError(HeadwiseError):

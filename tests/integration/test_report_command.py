@@ -10,10 +10,13 @@ from pathlib import Path
 import pytest
 
 from headwise import Translator
+from headwise.data import prepare
 from headwise.runs.directory import RunDirectory
 from headwise.workflows.evaluate import evaluate
 from headwise.workflows.report import Sample, write_report
+from headwise.workflows.train import train
 from tests.conftest import Headwise
+from tests.small_runs import small_config, write_text
 
 HOSTILE = "</script><img src=x onerror=alert(1)>"
 
@@ -159,6 +162,24 @@ def test_hostile_text_stays_text_wherever_it_stands(run: Path) -> None:
     assert found.text.count(HOSTILE) >= 6
 
 
+def test_a_run_made_from_prepared_data_has_validation_pairs_of_its_own(
+    tmp_path: Path, headwise: Headwise
+) -> None:
+    config = small_config("train.max_steps=1")
+    prepare(write_text(tmp_path), config, tmp_path / "prepared", processes=1)
+    run = tmp_path / "run"
+    train(config, run, data=tmp_path / "prepared")
+    pages = []
+    for _ in range(2):
+        code, _, errors = headwise("report", str(run))
+        assert code == 0, errors
+        pages.append(_Text((run / "report.html").read_text("utf-8")).text)
+        shutil.rmtree(tmp_path / "prepared", ignore_errors=True)
+    assert pages[0] == pages[1], "it has nothing from elsewhere"
+    assert "Sentences of the validation text" in pages[0]
+    assert re.search(r"on 1\d\d pairs of sentences", pages[0])
+
+
 def test_a_run_whose_data_and_diary_are_gone_still_has_a_report(
     run: Path, headwise: Headwise
 ) -> None:
@@ -168,8 +189,8 @@ def test_a_run_whose_data_and_diary_are_gone_still_has_a_report(
     code, _, errors = headwise("report", str(run))
     assert code == 0, errors
     text = _Text((run / "report.html").read_text("utf-8")).text
-    assert "No examples: the text that the run was validated on is no longer there." in text
-    assert "parameters that translates text to text." in text
+    assert "No examples: the text that the run was validated on is not in its directory." in text
+    assert "parameters that translates text to text, on 584 pairs of sentences." in text
     assert "Curves" not in text
     assert "Machine" not in text
 

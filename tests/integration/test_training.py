@@ -1,8 +1,10 @@
 """Whole runs: from text to a trained run directory, stopped and gone on with in every way."""
 
 import gzip
+import hashlib
 import json
 import math
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -53,6 +55,17 @@ ESTIMATED = _ROUNDS
 
 class KilledError(Exception):
     """Raised in the middle of a run, where a kill would end it."""
+
+
+def noting(next_: Callable[[Event], None], notes: list[str]) -> Callable[[Event], None]:
+    """Keep what the notes say, and pass every event on."""
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, Note):
+            notes.append(event.text)
+        next_(event)
+
+    return on_event
 
 
 def killer(step: int) -> Callable[[Event], None]:
@@ -320,15 +333,54 @@ def test_prepared_data_gives_the_same_run_as_its_text(
     run = tmp_path / "run"
     with pytest.raises(KilledError):
         train(config, run, data=tmp_path / "prepared", on_event=killer(5))
-    assert not (run / "data").exists()
+    assert [path.name for path in (run / "data").iterdir()] == ["valid"]
     (tmp_path / "prepared").rename(tmp_path / "moved")
     with pytest.raises(DataError, match="no longer there: give it with --data"):
         train(config, run)
+    (tmp_path / "prepared").symlink_to(tmp_path / "moved")
+    notes: list[str] = []
+    with pytest.raises(KilledError):
+        train(config, run, on_event=noting(killer(7), notes))
+    assert f"the run's text is in {tmp_path / 'prepared'}, as its origin.json says" in notes
     train(config, run, data=tmp_path / "moved")
     assert digests(run) == digests(undisturbed)
     prepare(write_text(tmp_path, seed=2), config, tmp_path / "other")
     with pytest.raises(ConfigError, match="other is not what the run was made from"):
         train(config, run, data=tmp_path / "other")
+
+
+def test_a_config_of_another_size_is_found_before_a_model_is_made(
+    undisturbed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(undisturbed, tmp_path / "run")
+    path = tmp_path / "run" / "config.toml"
+    path.write_text(path.read_text("utf-8").replace("d_ff = 24", f"d_ff = {2**50}"))
+    (tmp_path / "run/checkpoints/step-00000012/weights.safetensors").write_bytes(b"damaged")
+    config = RunDirectory(tmp_path / "run").config()
+    monkeypatch.setattr(
+        "headwise.workflows.train._new_model", lambda *_: pytest.fail("a model was made")
+    )
+    with pytest.raises(
+        CheckpointError, match=r"step-00000008: has [\d,]+ parameters, and .*config"
+    ):
+        train(config, tmp_path / "run")
+
+
+def test_ids_of_another_vocabulary_are_found_before_training(
+    text: ParallelFiles, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    train(small_config("train.max_steps=1"), run, text=text)
+    ids = run / "data" / "valid" / "00000.source.ids"
+    ids.write_bytes(b"\xff\xff" + ids.read_bytes()[2:])
+    manifest = ids.parent / "manifest.json"
+    body = json.loads(manifest.read_text("utf-8"))
+    body["sha256"][ids.name] = hashlib.sha256(ids.read_bytes()).hexdigest()
+    manifest.write_text(json.dumps(body))
+    with pytest.raises(
+        DataError, match=r"00000\.source\.ids: has id 65535, and the vocabulary has"
+    ):
+        train(small_config("train.max_steps=1"), run)
 
 
 def test_fine_tuning_starts_from_the_weights_and_subwords_of_another_run(

@@ -76,8 +76,12 @@ def train(
     from headwise.cli.watch import watch
     from headwise.recipes import load_recipe
 
-    own = run / "config.toml"
-    config = load_recipe(recipe or (own if own.is_file() else "base"), overrides)
+    if recipe is None and (run / "config.toml").exists():
+        from headwise.runs.directory import RunDirectory
+
+        config = RunDirectory(run).config(overrides)
+    else:
+        config = load_recipe(recipe or "base", overrides)
     text = training_text(sources, targets, tsv, columns)
     valid = validation_text(valid_src, valid_tgt, valid_tsv, columns)
     if text is not None and data is not None:

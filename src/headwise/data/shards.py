@@ -14,7 +14,10 @@ flushed to disk, the manifest comes last, and then it is renamed.
 
 import hashlib
 import json
+import os
+import shutil
 from bisect import bisect_right
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import TracebackType
@@ -24,10 +27,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.errors import DataError
-from headwise.files import flush, new_directory, write_file
+from headwise.files import (
+    Folder,
+    create_file,
+    flush,
+    new_directory,
+    sync_directory,
+    write_file,
+)
 
 FORMAT_VERSION = 1
 SEQUENCES_PER_SHARD = 1_000_000
+
+MANIFEST = "manifest.json"
+MOST_MANIFEST_BYTES = 4 << 20
+"""Ten thousand shards. As objects in memory, JSON takes up to 24 times its bytes."""
+_MOST_SEQUENCES = 1 << 24
+"""Of a shard, in whatever version it was written."""
+_CHUNK = 1 << 16
+_ANY_SIZE = 1 << 62
+"""The sizes of files are compared with what the manifest and the offsets say."""
 
 Ids = NDArray[np.unsignedinteger[Any]]
 Offsets = NDArray[np.uint64]
@@ -114,7 +133,7 @@ class ShardWriter:
         number = len(self._shards)
         self._shards.append(0)
         self._open = {
-            name: _OpenStream((self._temporary / f"{number:05}.{name}.ids").open("wb"))
+            name: _OpenStream(create_file(self._temporary / f"{number:05}.{name}.ids"))
             for name in self._dtypes
         }
 
@@ -143,7 +162,7 @@ class ShardWriter:
             "notes": self.notes,
         }
         text = json.dumps(manifest, indent=1, ensure_ascii=False)
-        write_file(self._temporary / "manifest.json", text.encode())
+        write_file(self._temporary / MANIFEST, text.encode())
 
 
 class _OpenStream:
@@ -167,14 +186,16 @@ class _OpenStream:
 class TokenShards:
     """Read sequences by number from a directory of shards, through memory maps."""
 
-    def __init__(self, directory: Path) -> None:
-        """Open a directory; its manifest and the sizes of its files are checked, not their sums."""
-        self.directory = directory
-        manifest = _load_manifest(directory)
+    def __init__(self, directory: Path | Folder) -> None:
+        """Open a directory; its manifest, sizes and offsets are checked, not its digests."""
+        self._folder = Folder.of(directory)
+        self.directory = directory = self._folder.path
+        manifest = _load_manifest(self._folder)
         self.notes: dict[str, Any] = manifest["notes"]
         self._digests: dict[str, str] = manifest["sha256"]
         self._starts = [0, *np.cumsum(manifest["shards"]).tolist()]
         self._maps: dict[str, list[tuple[Ids, Offsets]]] = {}
+        self._sizes: dict[str, int] = {}
         for stream, about in manifest["streams"].items():
             dtype = np.dtype(about["dtype"])
             shards = [
@@ -193,71 +214,129 @@ class TokenShards:
     def sequence(self, stream: str, index: int) -> Ids:
         """Return the ids of one sequence, without copying them."""
         shard = bisect_right(self._starts, index) - 1
-        ids, offsets = self._maps[stream][shard]
+        ids, offsets = self._stream(stream)[shard]
         place = index - self._starts[shard]
         return ids[int(offsets[place]) : int(offsets[place + 1])]
 
+    def checked_sequence(self, stream: str, index: int, vocab_size: int) -> Ids:
+        """Return the ids of one sequence, all of which a vocabulary has."""
+        ids = self.sequence(stream, index)
+        if len(ids) and int(ids.max()) >= vocab_size:
+            raise DataError(
+                f"{self.directory}: {stream} {index} has id {ids.max()}, and the vocabulary has "
+                f"{vocab_size:,} entries: it was cut into other subwords"
+            )
+        return ids
+
     def sequences(self, stream: str, indices: NDArray[np.int64]) -> Packed:
         """Return the ids of several sequences in one row, and their lengths."""
+        maps = self._stream(stream)
         shards = np.searchsorted(self._starts, indices, side="right") - 1
         starts, lengths = np.empty_like(indices), np.empty_like(indices)
         present = np.unique(shards).tolist()
         for shard in present:
             here = shards == shard
             places = indices[here] - self._starts[shard]
-            offsets = self._maps[stream][shard][1]
+            offsets = maps[shard][1]
             starts[here] = offsets[places]
             lengths[here] = offsets[places + 1] - offsets[places]
         # Where each id stands in its shard: its sequence's start there, and on from it.
         ends = np.cumsum(lengths)
         places = np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
         owners = np.repeat(shards, lengths)
-        ids = np.empty(len(places), dtype=self._maps[stream][0][0].dtype)
+        ids = np.empty(len(places), dtype=maps[0][0].dtype)
         for shard in present:
             here = owners == shard
-            ids[here] = self._maps[stream][shard][0][places[here]]
+            ids[here] = maps[shard][0][places[here]]
         return ids, lengths
 
     def lengths(self, stream: str) -> NDArray[np.int64]:
         """Return the length of every sequence of a stream."""
-        parts = [np.diff(offsets).astype(np.int64) for _, offsets in self._maps[stream]]
+        parts = [np.diff(offsets).astype(np.int64) for _, offsets in self._stream(stream)]
         return np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
 
-    def verify(self) -> None:
-        """Read everything and raise DataError for the first file that is not as it was written."""
+    def verify(self, vocab_sizes: Mapping[str, int] | None = None) -> None:
+        """Read everything and raise DataError for the first file that is not as it was written.
+
+        With the sizes of the vocabularies, an id that is not below its size is an error as well.
+        """
         for name, expected in self._digests.items():
-            with (self.directory / name).open("rb") as file:
+            with self._folder.open(name, self._sizes[name]) as file:
                 if hashlib.file_digest(file, "sha256").hexdigest() != expected:
                     raise DataError(f"{self.directory / name} has been changed: prepare it anew")
+        for stream, size in (vocab_sizes or {}).items():
+            for number, (ids, _) in enumerate(self._stream(stream)):
+                largest = max((int(ids[at : at + _CHUNK].max()) for at in _starts(ids)), default=0)
+                if largest >= size:
+                    raise DataError(
+                        f"{self.directory / f'{number:05}.{stream}.ids'}: has id {largest}, and "
+                        f"the vocabulary has {size:,} entries: it was cut into other subwords"
+                    )
+
+    def copy_to(self, directory: Path) -> None:
+        """Copy all files, as they are, to a new directory within one that is being made."""
+        directory.mkdir()
+        sizes = {**self._sizes, MANIFEST: MOST_MANIFEST_BYTES}
+        for name, size in sizes.items():
+            with self._folder.open(name, size) as source, create_file(directory / name) as file:
+                shutil.copyfileobj(source, file)
+                flush(file)
+        sync_directory(directory)
+
+    def _stream(self, name: str) -> list[tuple[Ids, Offsets]]:
+        if name not in self._maps:
+            raise DataError(f"{self.directory}: has no stream {name!r}: prepare it anew")
+        return self._maps[name]
 
     def _map_shard(self, name: str, dtype: np.dtype[Any], count: int) -> tuple[Ids, Offsets]:
-        offsets = _mapped(self.directory / f"{name}.offsets", np.dtype("<u8"), count + 1)
-        ids = _mapped(self.directory / f"{name}.ids", dtype, int(offsets[-1]))
+        offsets = self._mapped(f"{name}.offsets", np.dtype("<u8"), count + 1)
+        if int(offsets[0]) != 0 or not _is_sorted(offsets):
+            raise DataError(
+                f"{self.directory / name}.offsets: damaged: the offsets do not rise from 0: "
+                "prepare it anew"
+            )
+        ids = self._mapped(f"{name}.ids", dtype, int(offsets[-1]))
         return ids, offsets
 
+    def _mapped(self, name: str, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+        path, expected = self.directory / name, count * dtype.itemsize
+        self._sizes[name] = expected
+        try:
+            with self._folder.open(name, _ANY_SIZE) as file:
+                size = os.fstat(file.fileno()).st_size
+                if size != expected:
+                    raise DataError(f"{path} has {size} bytes, not {expected}: prepare it anew")
+                if count == 0:
+                    return np.zeros(0, dtype=dtype)  # An empty file cannot be mapped.
+                # A plain array over the map: np.memmap's own indexing is several times slower.
+                return np.asarray(np.memmap(file, dtype=dtype, mode="r"))
+        except OSError as error:
+            raise DataError(f"{path}: cannot be read: {error.strerror}: prepare it anew") from error
 
-def _mapped(path: Path, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
+
+def _is_sorted(offsets: Offsets) -> bool:
+    """Return whether no offset is less than the one before; in pieces, to take little memory."""
+    earlier, later = offsets[:-1], offsets[1:]
+    return all(
+        bool((earlier[at : at + _CHUNK] <= later[at : at + _CHUNK]).all())
+        for at in _starts(earlier)
+    )
+
+
+def _starts(array: NDArray[Any]) -> range:
+    """Return where the pieces of an array start that are looked at one at a time."""
+    return range(0, len(array), _CHUNK)
+
+
+def _load_manifest(folder: Folder) -> dict[str, Any]:
+    path = folder.path / MANIFEST
     try:
-        size = path.stat().st_size
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror}: prepare it anew") from error
-    if size != count * dtype.itemsize:
-        raise DataError(f"{path} has {size} bytes, not {count * dtype.itemsize}: prepare it anew")
-    if count == 0:
-        return np.zeros(0, dtype=dtype)  # An empty file cannot be mapped.
-    # A plain array over the map: np.memmap's own indexing is several times slower.
-    return np.asarray(np.memmap(path, dtype=dtype, mode="r"))
-
-
-def _load_manifest(directory: Path) -> dict[str, Any]:
-    path = directory / "manifest.json"
-    try:
-        manifest = json.loads(path.read_text("utf-8"))
+        manifest = folder.read_json(MANIFEST, MOST_MANIFEST_BYTES)
     except OSError as error:
         raise DataError(
             f"{path}: cannot be read: {error.strerror}: is it prepared data?"
         ) from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise DataError(f"{path} is not a manifest: {error}: prepare it anew") from error
     version = manifest.get("format_version") if isinstance(manifest, dict) else None
     if version != FORMAT_VERSION:
@@ -276,7 +355,7 @@ def _is_well_formed(manifest: dict[str, Any]) -> bool:
     digests = manifest.get("sha256")
     return (
         isinstance(shards, list)
-        and all(type(count) is int and count > 0 for count in shards)
+        and all(type(count) is int and 0 < count <= _MOST_SEQUENCES for count in shards)
         and isinstance(streams, dict)
         and all(
             name.isalnum()
@@ -286,6 +365,7 @@ def _is_well_formed(manifest: dict[str, Any]) -> bool:
             for name, about in streams.items()
         )
         and isinstance(digests, dict)
+        and all(isinstance(digest, str) for digest in digests.values())
         and set(digests)
         == {
             f"{number:05}.{name}.{part}"

@@ -10,7 +10,13 @@ from pathlib import Path
 
 from headwise.data.subwords import Subwords
 from headwise.errors import DataError
-from headwise.files import write_file
+from headwise.files import Folder, sync_directory, write_file
+
+MANIFEST = "manifest.json"
+
+_MOST_MANIFEST_BYTES = 1 << 16
+_MOST_MODEL_BYTES = 32 << 20
+"""Of a SentencePiece model: more than a million entries."""
 
 
 def save_subwords(directory: Path, source: Subwords, target: Subwords) -> None:
@@ -22,33 +28,38 @@ def save_subwords(directory: Path, source: Subwords, target: Subwords) -> None:
     for name, subwords in models.items():
         write_file(folder / f"{name}.model", subwords.model)
         digests[f"{name}.model"] = hashlib.sha256(subwords.model).hexdigest()
-    write_file(folder / "manifest.json", json.dumps({"sha256": digests}, indent=1).encode())
+    write_file(folder / MANIFEST, json.dumps({"sha256": digests}, indent=1).encode())
+    sync_directory(folder)
 
 
-def load_subwords(directory: Path) -> tuple[Subwords, Subwords]:
+def load_subwords(directory: Path | Folder) -> tuple[Subwords, Subwords]:
     """Load the source's and the target's subwords of a directory; they may be one."""
-    folder = directory / "tokenizer"
-    digests = _digests(folder / "manifest.json")
+    folder = Folder.of(directory) / "tokenizer"
+    digests = _digests(folder)
     names = ["joint.model"] if "joint.model" in digests else ["source.model", "target.model"]
     models = []
     for name in names:
-        path = folder / name
+        path = folder.path / name
         try:
-            model = path.read_bytes()
+            model = folder.read(name, _MOST_MODEL_BYTES)
         except OSError as error:
             raise DataError(f"{path}: cannot be read: {error.strerror}") from error
         if hashlib.sha256(model).hexdigest() != digests.get(name):
             raise DataError(f"{path}: damaged: its SHA-256 is not the one it was saved with")
-        models.append(Subwords(model))
+        try:
+            models.append(Subwords(model))
+        except DataError as error:
+            raise DataError(f"{path}: {error}") from error
     return models[0], models[-1]
 
 
-def _digests(path: Path) -> dict[str, str]:
+def _digests(folder: Folder) -> dict[str, str]:
+    path = folder.path / MANIFEST
     try:
-        manifest = json.loads(path.read_bytes())
+        manifest = folder.read_json(MANIFEST, _MOST_MANIFEST_BYTES)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise DataError(f"{path}: not a manifest: {error}") from error
     digests = manifest.get("sha256") if isinstance(manifest, dict) else None
     if not isinstance(digests, dict):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from headwise.errors import CheckpointError, RequestError
+from headwise.files import Folder
 from headwise.inspect.axes import Axis, linear_axis, log_axis
 from headwise.runs.metrics import read_metrics
 from headwise.visible import visible
@@ -199,12 +200,11 @@ def thinned(ys: Sequence[float], most: int = _MOST_POINTS) -> list[int]:
 
 
 def _diary(run: Path) -> Metrics:
-    path = run / "metrics.jsonl"
     if not run.is_dir():
         raise CheckpointError(f"{run}: no such run directory")
-    if not path.exists():
+    if not Folder.of(run).has("metrics.jsonl"):
         raise CheckpointError(f"{run}: has no metrics.jsonl: it is no run, or it has yet to begin")
-    lines = read_metrics(path)
+    lines = read_metrics(run / "metrics.jsonl")
     if not lines:
         raise CheckpointError(f"{run}: metrics.jsonl has no line yet: wait for the first")
     return lines

@@ -14,7 +14,13 @@ from typing import Any, Literal, Self
 from headwise.config import Vocab
 from headwise.decoding import Hypothesis
 from headwise.errors import CheckpointError, RequestError
-from headwise.interop.ctranslate2_files import library, read_sealed, read_vocabularies
+from headwise.files import Folder
+from headwise.interop.ctranslate2_files import (
+    MOST_MODEL_BYTES,
+    library,
+    read_sealed,
+    read_vocabularies,
+)
 
 _BATCH_TOKENS = 1024
 """Source tokens of one batch: with more, batches of the paper's beam gained nothing."""
@@ -92,26 +98,41 @@ class CTranslate2Engine:
 
     @classmethod
     def load(
-        cls, directory: Path, *, threads: int | None = None, workers: int | None = None
+        cls,
+        directory: Path | Folder,
+        *,
+        threads: int | None = None,
+        workers: int | None = None,
+        most_bytes: int = MOST_MODEL_BYTES,
     ) -> Self:
         """Load what `headwise export` made, after making sure that it is undamaged.
 
         `threads` (all cores) are divided among `workers`, which translate batches side by side. By
         default each thread is a worker of its own: for a small model that measured faster than
-        threads that share a batch, from a hundred sentences at a time down to one.
+        threads that share a batch, from a hundred sentences at a time down to one. A model of
+        more than `most_bytes` is refused before it is read.
         """
-        manifest = read_sealed(directory)
+        folder = Folder.of(directory)
+        manifest = read_sealed(folder, most_bytes=most_bytes)
         threads = threads or _all_cores()
         workers = workers or threads
         if not 1 <= workers <= threads:
             raise RequestError(f"{workers} workers need as many threads, not {threads}")
         try:
             translator = library().Translator(
-                str(directory), inter_threads=workers, intra_threads=threads // workers
+                str(folder.path), inter_threads=workers, intra_threads=threads // workers
             )
-        except (RuntimeError, ValueError) as error:
-            raise CheckpointError(f"{directory}: CTranslate2 cannot load it: {error}") from error
-        return cls(translator, *read_vocabularies(directory), manifest.positions)
+            engine = cls(translator, *read_vocabularies(folder), manifest.positions)
+            # Some of what is wrong with a model or its config shows only when it is used.
+            engine.translate([[]], beam=1, max_extra_tokens=1)
+        except (RuntimeError, ValueError, IndexError, KeyError) as error:
+            raise CheckpointError(f"{folder.path}: CTranslate2 cannot load it: {error}") from error
+        return engine
+
+    @property
+    def vocabulary_sizes(self) -> tuple[int, int]:
+        """How many tokens the source and the target have."""
+        return len(self._source), len(self._target)
 
     def translate(
         self,

@@ -10,13 +10,17 @@ from headwise.data import Subwords, save_subwords
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import replaced_directory, write_file
 from headwise.interop.ctranslate2_engine import CTranslate2Engine
-from headwise.interop.ctranslate2_files import Manifest, Quantization, library, seal
+from headwise.interop.ctranslate2_files import (
+    VERIFICATION,
+    Manifest,
+    Quantization,
+    library,
+    seal,
+)
 from headwise.interop.ctranslate2_spec import check_expressible, count_positions, make_spec
 from headwise.interop.ctranslate2_verification import Pair, Verification, choose_pairs, verify
 from headwise.runs.directory import RunDirectory
 from headwise.runs.model import load_model
-
-VERIFICATION = "verification.json"
 
 _TOLERANCE = 1e-3
 """Largest difference of a float32 export that can be rounding: a mistake makes a larger one."""
@@ -35,7 +39,7 @@ class ExportReport:
 
 def export_directory(run: RunDirectory, quantization: Quantization) -> Path:
     """Return where a run's export is, or would be."""
-    return run.path / "exports" / f"ctranslate2-{quantization}"
+    return run.exports / f"ctranslate2-{quantization}"
 
 
 def export(
@@ -55,6 +59,17 @@ def export(
         known = ", ".join(get_args(Quantization))
         raise ConfigError(f"no quantization {quantization!r}: it is one of {known}")
     version = library().__version__
+    with run.locked():
+        return _export(run, which, quantization, pairs, version)
+
+
+def _export(
+    run: RunDirectory,
+    which: str | None,
+    quantization: Quantization,
+    pairs: Sequence[Pair] | None,
+    version: str,
+) -> ExportReport:
     trained = load_model(run, which)
     model = trained.model
     check_expressible(model)

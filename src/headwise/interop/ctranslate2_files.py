@@ -10,16 +10,33 @@ verification.json           how near to the model it computes; written last, not
 
 import hashlib
 import json
+import re
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Literal
 
-from headwise.errors import CheckpointError, ConfigError
-from headwise.files import flush, write_file
+from headwise.config import SMALLEST_VOCABULARY
+from headwise.errors import CheckpointError, ConfigError, UnsafeFileError
+from headwise.files import Folder, flush, write_file
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
+VERIFICATION = "verification.json"
+
+MODEL = "model.bin"
+_READ_BY_LIBRARY = (MODEL, "config.json", "source_vocabulary.json", "target_vocabulary.json")
+
+_PLAIN_NAME = re.compile(r"(tokenizer/)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,99}")
+
+_MOST_JSON_BYTES = 8 << 20
+"""Of a vocabulary: some 500,000 entries."""
+
+_MOST_TOKENIZER_BYTES = 32 << 20
+
+_MOST_MANIFEST_BYTES = 1 << 20
+
+MOST_MODEL_BYTES = 1 << 40
 
 Quantization = Literal["float32", "int8", "int16"]
 
@@ -63,19 +80,23 @@ def seal(directory: Path, manifest: Manifest) -> None:
     write_file(directory / MANIFEST, json.dumps(body, indent=1).encode() + b"\n")
 
 
-def read_sealed(directory: Path) -> Manifest:
-    """Read an export's manifest, after making sure that every file is as it was written."""
-    path = directory / MANIFEST
-    if not path.is_file():
-        raise CheckpointError(
-            f"{directory} is not an exported model: "
-            "`headwise export RUN --to ctranslate2` makes one"
-        )
+def read_sealed(directory: Path | Folder, *, most_bytes: int = MOST_MODEL_BYTES) -> Manifest:
+    """Read an export's manifest, after making sure that every file is as it was written.
+
+    The model may have so many bytes.
+    """
+    folder = Folder.of(directory)
+    path = folder.path / MANIFEST
     try:
-        body = json.loads(path.read_bytes())
+        body = folder.read_json(MANIFEST, _MOST_MANIFEST_BYTES)
+    except FileNotFoundError as error:
+        raise CheckpointError(
+            f"{folder.path} is not an exported model: "
+            "`headwise export RUN --to ctranslate2` makes one"
+        ) from error
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise CheckpointError(f"{path}: damaged: not JSON: {error}: export it anew") from error
     version = body.get("format_version") if isinstance(body, dict) else None
     if type(version) is int and version > FORMAT_VERSION:
@@ -88,25 +109,68 @@ def read_sealed(directory: Path) -> Manifest:
         fields = {name: body[name] for name in Manifest.__dataclass_fields__}
     except (KeyError, TypeError, ValueError) as error:
         raise CheckpointError(f"{path}: damaged: not a manifest: export it anew") from error
-    if "model.bin" not in digests or type(fields["positions"]) is not int:
+    positions = fields.pop("positions")
+    if (
+        not set(_READ_BY_LIBRARY) <= set(digests)
+        or not all(isinstance(text, str) for text in (*digests.values(), *fields.values()))
+        or type(positions) is not int
+        or not 0 < positions < 2**31
+    ):
         raise CheckpointError(f"{path}: damaged: not a manifest: export it anew")
+    for name in digests:
+        if not _PLAIN_NAME.fullmatch(name):
+            raise CheckpointError(f"{path}: {name!r:.100} is not the name of an exported file")
     for name, digest in digests.items():
-        _check(directory / name, digest)
-    return Manifest(**fields)
+        inner, _, last = name.rpartition("/")
+        most = _MOST_TOKENIZER_BYTES if inner else _MOST_JSON_BYTES
+        within = folder / inner if inner else folder
+        _check(within, last, digest, most_bytes if name == MODEL else most)
+    _check_no_others(folder, set(digests))
+    return Manifest(positions=positions, **fields)
 
 
-def read_vocabularies(directory: Path) -> tuple[list[str], list[str]]:
+def read_vocabularies(directory: Path | Folder) -> tuple[list[str], list[str]]:
     """Read the tokens of the source's and of the target's ids, in order."""
+    folder = Folder.of(directory)
     source, target = (
-        json.loads((directory / f"{side}_vocabulary.json").read_bytes())
-        for side in ("source", "target")
+        _vocabulary(folder, f"{side}_vocabulary.json") for side in ("source", "target")
     )
     return source, target
 
 
-def _check(path: Path, digest: str) -> None:
+def _vocabulary(folder: Folder, name: str) -> list[str]:
+    path = folder.path / name
     try:
-        with path.open("rb") as file:
+        tokens = folder.read_json(name, _MOST_JSON_BYTES)
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise CheckpointError(f"{path}: damaged: not JSON: {error}: export it anew") from error
+    if (
+        not isinstance(tokens, list)
+        or not all(isinstance(token, str) for token in tokens)
+        or len(set(tokens)) != len(tokens)
+        or len(tokens) < SMALLEST_VOCABULARY
+    ):
+        raise CheckpointError(f"{path}: damaged: not a vocabulary: export it anew")
+    return tokens
+
+
+def _check_no_others(folder: Folder, sealed: set[str]) -> None:
+    """Refuse further files that CTranslate2 would read if they were there, such as vmap.txt."""
+    for name in folder.names():
+        if name.endswith((".txt", ".json", ".bin")) and name not in {
+            *sealed,
+            MANIFEST,
+            VERIFICATION,
+        }:
+            raise UnsafeFileError(f"{folder.path}: {name!r} is not a part of the export: remove it")
+
+
+def _check(folder: Folder, name: str, digest: str, most_bytes: int) -> None:
+    path = folder.path / name
+    try:
+        with folder.open(name, most_bytes) as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise CheckpointError(

@@ -1,11 +1,12 @@
 """A Transformer in CTranslate2's layout."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor, nn
 
-from headwise.config import Vocab
+from headwise.config import ModelConfig, Vocab
 from headwise.errors import ConfigError
 from headwise.interop.ctranslate2_files import library
 from headwise.model import Transformer
@@ -15,6 +16,9 @@ from headwise.model.positions import LearnedPositions, sinusoids
 
 SINUSOIDS = 8192
 """Sinusoidal positions to store. CTranslate2's own formula is another one, so it needs a table."""
+
+_NAMES_BYTES = 1 << 16
+"""More than the names, shapes and scales of a layer of each stack take."""
 
 
 def check_expressible(model: Transformer) -> None:
@@ -30,6 +34,15 @@ def check_expressible(model: Transformer) -> None:
 def count_positions(model: Transformer) -> int:
     """Return the longest sequence, end token included, that the converted model can take."""
     return model.config.max_positions if model.config.positions == "learned" else SINUSOIDS
+
+
+def largest_file(config: ModelConfig, vocab: Vocab) -> int:
+    """Return how many bytes model.bin of such a model has at most, in any quantization."""
+    # No matrix is shared in it, and both sides have a table of positions, learned or not.
+    parameters = replace(config, tying="untied").count_parameters(vocab)
+    positions = 0 if config.positions == "learned" else 2 * SINUSOIDS * config.d_model
+    names = _NAMES_BYTES * (config.num_layers + 1)
+    return 4 * (parameters + positions) + names
 
 
 def make_spec(model: Transformer, source: list[str], target: list[str]) -> Any:

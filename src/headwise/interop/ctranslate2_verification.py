@@ -1,10 +1,8 @@
 """How near an export computes to the model that it was made from."""
 
-import hashlib
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -73,21 +71,33 @@ def verify(
 
 
 def choose_pairs(run: RunDirectory, model: Transformer) -> tuple[list[Pair], str]:
-    """Take pairs from the run's validation text; draw some at random where it is no more there."""
+    """Take pairs from the run's own validation text; draw some at random where it has none.
+
+    Text that is elsewhere, and that only origin.json names, is not read: a stranger may have
+    written that.
+    """
     longest = model.config.fitting(1000)
-    if (directory := _validation_shards(run)) is not None:
-        shards = TokenShards(directory)
+    sizes = (model.vocab.source_size, model.vocab.target_size)
+    own = run.folder / "data" / "valid"
+    if own.exists():
+        shards = TokenShards(own)
         # Every nth, so that all of a text that is in some order is seen.
-        indices = range(0, len(shards), max(1, len(shards) // PAIRS))
-        pairs = [
-            (shards.sequence("source", i).tolist(), shards.sequence("target", i).tolist())
+        indices = range(0, len(shards), max(1, len(shards) // PAIRS))[:PAIRS]
+        found = [
+            [
+                shards.checked_sequence(stream, i, size)
+                for stream, size in zip(("source", "target"), sizes, strict=True)
+            ]
             for i in indices
-        ][:PAIRS]
-        pairs = [pair for pair in pairs if max(map(len, pair)) <= longest]
+        ]
+        pairs = [
+            (source.tolist(), target.tolist())
+            for source, target in found
+            if max(len(source), len(target)) <= longest
+        ]
         if pairs:
             return pairs, "validation text"
     generator = random.Random("verification")  # noqa: S311 - a sample, not a secret
-    sizes = (model.vocab.source_size, model.vocab.target_size)
     lengths = range(1, min(_LONGEST_GENERATED, longest) + 1)
     drawn = [
         [
@@ -138,17 +148,3 @@ def _source_rows(sources: Sequence[Sequence[int]], rows: Sequence[int]) -> Tenso
 def _padded(sequences: list[list[int]]) -> Tensor:
     rows = [torch.tensor(ids) for ids in sequences]
     return pad_sequence(rows, batch_first=True, padding_value=Vocab.pad)  # [B, T]
-
-
-def _validation_shards(run: RunDirectory) -> Path | None:
-    """Find the run's validation text: its own, or what it was made from if that is unchanged."""
-    own = run.path / "data" / "valid"
-    if own.is_dir():
-        return own
-    origin = run.origin()
-    digests = origin.get("data_sha256")
-    manifest = Path(str(origin.get("data"))) / "valid" / "manifest.json"
-    if not isinstance(digests, dict) or not manifest.is_file():
-        return None
-    unchanged = hashlib.sha256(manifest.read_bytes()).hexdigest() == digests.get("valid")
-    return manifest.parent if unchanged else None

@@ -23,6 +23,11 @@ def recipe_names() -> list[str]:
 def load_recipe(recipe: str | Path = "base", overrides: Sequence[str] = ()) -> Config:
     """Resolve a shipped recipe's name or a TOML file's path, with overrides laid over it."""
     text, source = _read(recipe)
+    return parse_recipe(text, source, overrides)
+
+
+def parse_recipe(text: str, source: str, overrides: Sequence[str] = ()) -> Config:
+    """Resolve the text of a recipe; `source` is how error messages call it."""
     values = parse_toml(text, source)
     for override in overrides:
         values = apply_override(values, override)

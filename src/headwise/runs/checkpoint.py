@@ -10,17 +10,25 @@ An average of checkpoints is the same without the last two.
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from headwise.errors import CheckpointError
-from headwise.files import new_directory, write_file
+from headwise.files import Folder, create_file, new_directory, parse_json, write_file
 from headwise.runs.state import TrainingState
-from headwise.runs.tensors import read_tensors, write_tensors
+from headwise.runs.tensors import (
+    MOST_BYTES,
+    MOST_HEADER_BYTES,
+    describe_tensors,
+    load_tensors,
+    save_tensors,
+)
 
 FORMAT_VERSION = 1
 
@@ -28,6 +36,15 @@ MANIFEST = "manifest.json"
 WEIGHTS = "weights.safetensors"
 OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
+
+_MOST_BYTES = {
+    MANIFEST: 1 << 20,
+    WEIGHTS: MOST_BYTES,
+    OPTIMIZER: MOST_BYTES,
+    STATE: 1 << 16,
+}
+_MOST_HEADER_BYTES = {WEIGHTS: MOST_HEADER_BYTES, OPTIMIZER: 4 * MOST_HEADER_BYTES}
+"""Adam has three tensors for each of the weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,8 +77,8 @@ def write_checkpoint(
         text = _json(state.to_dict())
         write_file(temporary / STATE, text)
         digests = {
-            WEIGHTS: write_tensors(temporary / WEIGHTS, weights),
-            OPTIMIZER: write_tensors(temporary / OPTIMIZER, optimizer),
+            WEIGHTS: _write_tensors(temporary / WEIGHTS, weights),
+            OPTIMIZER: _write_tensors(temporary / OPTIMIZER, optimizer),
             STATE: hashlib.sha256(text).hexdigest(),
         }
         _write_manifest(temporary, Manifest(digests=digests))
@@ -69,64 +86,58 @@ def write_checkpoint(
 
 def write_weights(directory: Path, weights: Mapping[str, Tensor], notes: dict[str, Any]) -> None:
     """Write weights alone into a directory being made, with notes on where they come from."""
-    digests = {WEIGHTS: write_tensors(directory / WEIGHTS, weights)}
+    digests = {WEIGHTS: _write_tensors(directory / WEIGHTS, weights)}
     _write_manifest(directory, Manifest(digests=digests, notes=notes))
 
 
-def read_checkpoint(directory: Path) -> Checkpoint:
+def read_checkpoint(directory: Path | Folder) -> Checkpoint:
     """Read a whole checkpoint, after making sure that every byte of it is as it was written."""
-    verify(directory, (WEIGHTS, OPTIMIZER, STATE))
+    folder = Folder.of(directory)
+    manifest = read_manifest(folder)
     return Checkpoint(
-        weights=read_tensors(directory / WEIGHTS),
-        optimizer=read_tensors(directory / OPTIMIZER),
-        state=read_state(directory),
+        weights=_tensors(folder, WEIGHTS, manifest),
+        optimizer=_tensors(folder, OPTIMIZER, manifest),
+        state=_state(folder, manifest),
     )
 
 
-def read_weights(directory: Path) -> dict[str, Tensor]:
+def describe_weights(directory: Path | Folder) -> dict[str, Tensor]:
+    """Read names, shapes and types of the weights, as tensors that hold no numbers."""
+    folder = Folder.of(directory)
+    with _opened(folder, WEIGHTS) as file:
+        return describe_tensors(file, folder.path / WEIGHTS)
+
+
+def read_weights(directory: Path | Folder) -> dict[str, Tensor]:
     """Read the weights of a checkpoint or of an average, after making sure that they are whole."""
-    verify(directory, (WEIGHTS,))
-    return read_tensors(directory / WEIGHTS)
+    folder = Folder.of(directory)
+    return _tensors(folder, WEIGHTS, read_manifest(folder))
 
 
-def read_state(directory: Path) -> TrainingState:
+def read_state(directory: Path | Folder) -> TrainingState:
     """Read where training stood at a checkpoint."""
-    verify(directory, (STATE,))
-    path = directory / STATE
-    try:
-        return TrainingState.from_dict(json.loads(path.read_bytes()))
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{path}: not a training state: {error}") from error
+    folder = Folder.of(directory)
+    return _state(folder, read_manifest(folder))
 
 
-def verify(directory: Path, names: tuple[str, ...]) -> None:
+def verify(directory: Path | Folder, names: tuple[str, ...]) -> None:
     """Raise CheckpointError unless these files are there and as they were written."""
-    manifest = read_manifest(directory)
+    folder = Folder.of(directory)
+    manifest = read_manifest(folder)
     for name in names:
-        path = directory / name
-        if name not in manifest.digests:
-            raise CheckpointError(f"{directory / MANIFEST}: has no {name}")
-        try:
-            with path.open("rb") as file:
-                digest = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
-        if digest != manifest.digests[name]:
-            raise CheckpointError(f"{path}: damaged: its SHA-256 is not the one it was saved with")
+        with _opened(folder, name, manifest):
+            pass
 
 
-def read_manifest(directory: Path) -> Manifest:
+def read_manifest(directory: Path | Folder) -> Manifest:
     """Read what a checkpoint directory says of itself, after making sure that it is undamaged."""
-    path = directory / MANIFEST
+    folder = Folder.of(directory)
+    path = folder.path / MANIFEST
+    with _opened(folder, MANIFEST) as file:
+        raw = file.read()
     try:
-        raw = path.read_bytes()
-    except OSError as error:
-        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
-    try:
-        body = json.loads(raw)
-    except (ValueError, RecursionError) as error:
+        body = parse_json(raw)
+    except ValueError as error:
         raise CheckpointError(f"{path}: damaged: not JSON: {error}") from error
     version = body.get("format_version") if isinstance(body, dict) else None
     if type(version) is int and version > FORMAT_VERSION:
@@ -135,14 +146,66 @@ def read_manifest(directory: Path) -> Manifest:
             "upgrade Headwise"
         )
     digest = body.pop("sha256", None) if isinstance(body, dict) else None
-    # The bytes too: a changed space is still a damaged file.
-    if digest != _digest(body) or raw != _json({**body, "sha256": digest}):
+    try:
+        # The bytes too: a changed space is still a damaged file.
+        is_same = digest == _digest(body) and raw == _json({**body, "sha256": digest})
+    except RecursionError:
+        is_same = False  # Nested more deeply than anything that was saved.
+    if not is_same:
         raise CheckpointError(f"{path}: damaged: it is not as it was saved")
     files, notes = body.get("files"), body.get("notes")
     known = (WEIGHTS, OPTIMIZER, STATE)
     if not isinstance(files, dict) or not set(files) <= set(known) or not isinstance(notes, dict):
         raise CheckpointError(f"{path}: not a checkpoint's manifest")
     return Manifest(digests=files, notes=notes)
+
+
+@contextmanager
+def _opened(
+    folder: Folder, name: str, manifest: Manifest | None = None
+) -> Iterator[BufferedReader]:
+    """Open a file of a checkpoint; with its manifest, make sure that the file is undamaged.
+
+    The caller reads from the open file that was checked, whatever has its name by then.
+    """
+    path = folder.path / name
+    if manifest is not None and name not in manifest.digests:
+        raise CheckpointError(f"{folder.path / MANIFEST}: has no {name}")
+    try:
+        with folder.open(name, _MOST_BYTES[name]) as file:
+            if manifest is not None:
+                if name in _MOST_HEADER_BYTES:
+                    # It bounds the size: a digest of a sparse terabyte would take an hour.
+                    describe_tensors(file, path, _MOST_HEADER_BYTES[name])
+                    file.seek(0)
+                digest = hashlib.file_digest(file, "sha256").hexdigest()
+                if digest != manifest.digests[name]:
+                    raise CheckpointError(
+                        f"{path}: damaged: its SHA-256 is not the one it was saved with"
+                    )
+                file.seek(0)
+            yield file
+    except OSError as error:
+        raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
+
+
+def _tensors(folder: Folder, name: str, manifest: Manifest) -> dict[str, Tensor]:
+    with _opened(folder, name, manifest) as file:
+        return load_tensors(file, folder.path / name)
+
+
+def _state(folder: Folder, manifest: Manifest) -> TrainingState:
+    with _opened(folder, STATE, manifest) as file:
+        raw = file.read()
+    try:
+        return TrainingState.from_dict(parse_json(raw))
+    except ValueError as error:
+        raise CheckpointError(f"{folder.path / STATE}: not a training state: {error}") from error
+
+
+def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> str:
+    with create_file(path) as file:
+        return save_tensors(file, tensors)
 
 
 def _write_manifest(directory: Path, manifest: Manifest) -> None:

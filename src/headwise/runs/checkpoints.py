@@ -1,12 +1,11 @@
 """The checkpoints of a run together: which to go on from, which to use, which to keep."""
 
 import math
-from contextlib import suppress
 from pathlib import Path
 
 import torch
 
-from headwise.errors import CheckpointError
+from headwise.errors import CheckpointError, UnsafeFileError
 from headwise.files import remove_directory, replaced_directory
 from headwise.runs.checkpoint import (
     WEIGHTS,
@@ -33,9 +32,11 @@ def last_good(run: RunDirectory, *, set_aside: bool = True) -> tuple[Checkpoint 
     for step in reversed(run.steps()):
         directory = run.step_directory(step)
         try:
-            checkpoint = read_checkpoint(directory)
+            checkpoint = read_checkpoint(run.inside(directory))
             if checkpoint.state.step != step:
                 raise CheckpointError(f"{directory}: holds step {checkpoint.state.step}")
+        except UnsafeFileError:
+            raise
         except CheckpointError as error:
             problems.append(str(error))
             damaged.append(directory)
@@ -55,11 +56,11 @@ def choose(run: RunDirectory, which: str | None = None) -> Path:
     """Find the weights to use: "averaged", "best", "last", or a step; by default in that order."""
     steps = run.steps()
     if which is None:
-        if run.averaged.is_dir():
+        if run.inside(run.averaged).exists():
             return run.averaged
         which = "best" if steps else "last"
     if which == "averaged":
-        if not run.averaged.is_dir():
+        if not run.inside(run.averaged).exists():
             raise CheckpointError(f"{run.averaged} does not exist: `headwise average` makes it")
         return run.averaged
     if which.isdecimal():
@@ -95,7 +96,9 @@ def average(run: RunDirectory, last: int) -> tuple[list[int], list[str]]:
         if len(steps) == last:
             break
         try:
-            verify(run.step_directory(step), (WEIGHTS,))
+            verify(run.inside(run.step_directory(step)), (WEIGHTS,))
+        except UnsafeFileError:
+            raise
         except CheckpointError as error:
             problems.append(str(error))
             continue
@@ -106,7 +109,7 @@ def average(run: RunDirectory, last: int) -> tuple[list[int], list[str]]:
     sums: dict[str, torch.Tensor] = {}
     dtypes: dict[str, torch.dtype] = {}
     for step in steps:
-        weights = read_weights(run.step_directory(step))
+        weights = read_weights(run.inside(run.step_directory(step)))
         if sums and {name: w.shape for name, w in weights.items()} != {
             name: total.shape for name, total in sums.items()
         }:
@@ -146,8 +149,12 @@ def _states(run: RunDirectory) -> dict[int, TrainingState]:
     """Read the states of all checkpoints whose state can be read."""
     states = {}
     for step in run.steps():
-        with suppress(CheckpointError):
-            states[step] = read_state(run.step_directory(step))
+        try:
+            states[step] = read_state(run.inside(run.step_directory(step)))
+        except UnsafeFileError:
+            raise
+        except CheckpointError:
+            continue
     return states
 
 

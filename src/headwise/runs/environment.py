@@ -11,11 +11,17 @@ import numpy as np
 import torch
 
 from headwise import __version__
-from headwise.files import replace_file
+from headwise.files import Folder, replace_file
 from headwise.runs.directory import RunDirectory
 
 _KEPT_BITS = ("headwise", "torch", "numpy", "threads", "processes", "device", "cpu")
 """What must be the same for a resumed run to be the same to the last bit."""
+
+_MOST_BYTES = 4 << 20
+"""Some ten thousand sessions."""
+
+_LONGEST_TEXT = 1000
+"""Characters of a value, such as the name of a processor."""
 
 
 def describe(device: torch.device, processes: int) -> dict[str, Any]:
@@ -70,9 +76,23 @@ def cpu_name() -> str:
 
 
 def read_sessions(path: Path) -> list[dict[str, Any]]:
-    """Read the sessions so far; a file that cannot be read is a history lost, not a run."""
+    """Read the sessions so far; without a file that can be read there are none.
+
+    Of a session only plain values are taken: text that is not too long, and numbers.
+    """
     try:
-        sessions = json.loads(path.read_text("utf-8"))["sessions"]
-        return [session for session in sessions if isinstance(session, dict)]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        body = Folder.of(path.parent).read_json(path.name, _MOST_BYTES)
+    except (OSError, ValueError):
         return []
+    sessions = body.get("sessions") if isinstance(body, dict) else None
+    return [
+        {key: value for key, value in session.items() if _is_plain(value)}
+        for session in (sessions if isinstance(sessions, list) else [])
+        if isinstance(session, dict)
+    ]
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, str):
+        return len(value) <= _LONGEST_TEXT
+    return isinstance(value, int | float) and abs(value) < 2**63

@@ -3,14 +3,17 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from headwise.config import Config, Vocab
 from headwise.data import Subwords
-from headwise.errors import CheckpointError, HeadwiseError
+from headwise.errors import CheckpointError, HeadwiseError, UnsafeFileError
 from headwise.model import Transformer
-from headwise.runs.checkpoint import read_weights
+from headwise.runs.checkpoint import describe_weights, read_weights
 from headwise.runs.checkpoints import choose
 from headwise.runs.directory import RunDirectory
-from headwise.runs.weights import load_weights
+from headwise.runs.weights import check_names, load_weights
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,9 +35,46 @@ def load_model(run: RunDirectory, which: str | None = None) -> TrainedModel:
     weights = choose(run, which)
     try:
         vocab = Vocab(source_size=len(source), target_size=len(target))
+        _check_size(run, config, vocab, weights, describe_weights(run.inside(weights)))
         model = Transformer(config.model, vocab)
+    except CheckpointError:
+        raise
     except HeadwiseError as error:
         raise CheckpointError(f"{run.path}: {error}") from error
-    load_weights(model, read_weights(weights), str(weights))
+    load_weights(model, read_weights(run.inside(weights)), str(weights))
     model.eval()
     return TrainedModel(model=model, config=config, source=source, target=target, weights=weights)
+
+
+def check_last_checkpoint(run: RunDirectory, config: Config, vocab: Vocab) -> None:
+    """Compare the config with the last checkpoint that is not damaged, before a model is built."""
+    for step in reversed(run.steps()):
+        weights = run.step_directory(step)
+        try:
+            found = describe_weights(run.inside(weights))
+        except UnsafeFileError:
+            raise
+        except CheckpointError:
+            continue
+        _check_size(run, config, vocab, weights, found)
+        return
+
+
+def _check_size(
+    run: RunDirectory, config: Config, vocab: Vocab, weights: Path, found: dict[str, Tensor]
+) -> None:
+    """Compare the config with the weights before a model of its size is built.
+
+    First by the number of parameters alone: even without numbers, a model of a thousand layers
+    takes seconds to make.
+    """
+    described = config.model.count_parameters(vocab)
+    held = sum(tensor.numel() for tensor in found.values())
+    if described != held:
+        raise CheckpointError(
+            f"{weights}: has {held:,} parameters, and {run.config_file} with the run's tokenizer "
+            f"describes {described:,}: they are of different models"
+        )
+    with torch.device("meta"):
+        expected = dict(Transformer(config.model, vocab).named_parameters())
+    check_names(expected, found, str(weights))

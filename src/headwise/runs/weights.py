@@ -42,24 +42,41 @@ def load_optimizer(
     expected: dict[str, Tensor] = {}
     for name, parameter in model.named_parameters():
         expected |= {f"{name}.exp_avg": parameter, f"{name}.exp_avg_sq": parameter}
-        expected[f"{name}.step"] = torch.zeros(())
+        expected[f"{name}.step"] = torch.zeros((), dtype=torch.float32)
     check_names(expected, tensors, source)
     for name, parameter in model.named_parameters():
         optimizer.state[parameter] = {
-            key: tensors[f"{name}.{key}"].to(parameter.device)
+            key: tensors[f"{name}.{key}"].to(parameter.device, expected[f"{name}.{key}"].dtype)
             for key in ("step", "exp_avg", "exp_avg_sq")
         }
 
 
 def check_names(expected: Mapping[str, Tensor], found: Mapping[str, Tensor], source: str) -> None:
-    """Raise CheckpointError unless the tensors found have the names and shapes expected."""
+    """Raise CheckpointError unless the tensors found have the names and shapes expected.
+
+    Numbers of another floating-point type are taken if the expected type holds all of them
+    exactly, as float32 does those of bfloat16.
+    """
     for name in expected.keys() - found.keys():
         raise CheckpointError(f"{source}: has no tensor {name!r}: it is of another model")
     for name in found.keys() - expected.keys():
-        raise CheckpointError(f"{source}: tensor {name!r} is of another model")
+        raise CheckpointError(f"{source}: tensor {name!r:.100} is of another model")
     for name, tensor in expected.items():
         if found[name].shape != tensor.shape:
             raise CheckpointError(
                 f"{source}: tensor {name!r} has shape {tuple(found[name].shape)}, "
                 f"not {tuple(tensor.shape)}: it is of another model"
             )
+        if not _fits(found[name].dtype, tensor.dtype):
+            raise CheckpointError(
+                f"{source}: tensor {name!r} is of type {_name(found[name].dtype)}, "
+                f"not {_name(tensor.dtype)}"
+            )
+
+
+def _fits(found: torch.dtype, expected: torch.dtype) -> bool:
+    return found.is_floating_point and torch.promote_types(found, expected) == expected
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

@@ -21,7 +21,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headwise.errors import ConfigError
-from headwise.files import replace_file
+from headwise.files import replacing
 from headwise.serving.forms import urlencoded_fields
 from headwise.serving.limits import RefusedError
 from headwise.serving.logs import log
@@ -131,7 +131,9 @@ def add_key(path: Path, name: str) -> str:
             _names_in(path)
             owner, before = path.stat(), path.read_text("utf-8").rstrip("\n") + "\n"
         content = f"{before}{digest_of(key)} {name}\n".encode()
-        replace_file(path, content, prepare=lambda new: _make_private(new, path, owner))
+        with replacing(path) as file:
+            _make_private(file.fileno(), path, owner)
+            file.write(content)
     return key
 
 
@@ -149,22 +151,21 @@ def _locked(directory: Path) -> Iterator[None]:
         os.close(handle)
 
 
-def _make_private(new: Path, path: Path, before: os.stat_result | None) -> None:
-    """Create the file that takes the place of another, with the other's owner and mode."""
-    new.unlink(missing_ok=True)  # A killed process may have had the same number.
-    new.touch(0o600)
+def _make_private(new: int, path: Path, before: os.stat_result | None) -> None:
+    """Give the open file that takes the place of another the other's owner and mode."""
+    os.fchmod(new, 0o600)
     if before is None:
         return
-    made = new.stat()
+    made = os.fstat(new)
     if (made.st_uid, made.st_gid) != (before.st_uid, before.st_gid):
         try:
-            os.chown(new, before.st_uid, before.st_gid)
+            os.fchown(new, before.st_uid, before.st_gid)
         except PermissionError as error:
             raise ConfigError(
                 f"{path}: not changed: only root can keep its owner, user {before.st_uid} and "
                 f"group {before.st_gid}: run this as that user or as root"
             ) from error
-    new.chmod(stat.S_IMODE(before.st_mode))
+    os.fchmod(new, stat.S_IMODE(before.st_mode))
 
 
 def digest_of(key: str) -> str:

@@ -9,7 +9,13 @@ from pathlib import Path
 
 from headwise.config import Config
 from headwise.data.prepare import Progress
-from headwise.errors import CheckpointError, ConfigError, DataError, DownloadError
+from headwise.errors import (
+    CheckpointError,
+    ConfigError,
+    DataError,
+    DownloadError,
+    UnsafeFileError,
+)
 from headwise.files import remove_directory, replace_file
 from headwise.recipes import load_recipe
 from headwise.runs.checkpoint import read_state
@@ -201,7 +207,7 @@ def _config(path: Path, task: DemoTask, minutes: float | None, overrides: Sequen
     if (path / "config.toml").exists():
         run = RunDirectory(path)
         _check_same(run, task, minutes)
-        config = load_recipe(run.config_file, overrides)
+        config = run.config(overrides)
         check_run(run, config, text=None, valid=None, data=None, init_from=None)
         return config
     recipe = load_recipe(task.recipe).train
@@ -237,10 +243,12 @@ def _finished(path: Path) -> TrainingState | None:
         return None
     run = RunDirectory(path)
     train_config, steps = run.config().train, run.steps()
-    if not steps or (train_config.average_last > 1 and not run.averaged.is_dir()):
+    if not steps or (train_config.average_last > 1 and not run.inside(run.averaged).exists()):
         return None
     try:
-        state = read_state(run.step_directory(steps[-1]))
+        state = read_state(run.inside(run.step_directory(steps[-1])))
+    except UnsafeFileError:
+        raise
     except CheckpointError:
         return None  # Damaged: training goes on from the one before.
     return state if limit_reached(train_config, state, state.minutes) else None

@@ -16,7 +16,7 @@ from headwise.config import Config
 from headwise.data import ParallelFiles, prepare, read_lines
 from headwise.data.prepare import Progress
 from headwise.data.unseen import Pair, split_by_source
-from headwise.files import new_directory, remove_directory, write_file
+from headwise.files import Folder, new_directory, remove_directory, write_file
 from headwise.workflows.demo_tasks import DemoTask
 
 TEST_SENTENCES = 1000
@@ -24,6 +24,9 @@ VALID_SENTENCES = 500
 
 _VERSION = 1
 """Of how the text is made; text of another version is made anew."""
+
+_MOST_BYTES = 256 << 20
+_MOST_MANIFEST_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,14 +152,15 @@ def _lines(texts: list[str]) -> bytes:
 def _intact_manifest(path: Path) -> dict[str, Any] | None:
     """Read the manifest, if it is of this version and every file is as it says."""
     try:
-        manifest: dict[str, Any] = json.loads((path / "manifest.json").read_text("utf-8"))
+        folder = Folder.of(path)
+        manifest: dict[str, Any] = folder.read_json("manifest.json", _MOST_MANIFEST_BYTES)
         if manifest["version"] != _VERSION:
             return None
         for name, digest in manifest["sha256"].items():
             # Only the name: nothing outside the folder is ours.
-            with (path / Path(name).name).open("rb") as file:
+            with folder.open(Path(name).name, _MOST_BYTES) as file:
                 if hashlib.file_digest(file, "sha256").hexdigest() != digest:
                     return None
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return manifest

@@ -22,11 +22,12 @@ from headwise.data import (
 )
 from headwise.data.batches import Batches
 from headwise.data.prepare import Progress
+from headwise.data.shards import MANIFEST, MOST_MANIFEST_BYTES
 from headwise.errors import ConfigError, DataError
-from headwise.files import new_directory, write_file
+from headwise.files import Folder, new_directory, sync_directory, write_file
 from headwise.inspect.languages import is_known
 from headwise.model import Transformer
-from headwise.runs.checkpoint import read_weights
+from headwise.runs.checkpoint import describe_weights
 from headwise.runs.checkpoints import choose
 from headwise.runs.directory import RunDirectory, differences
 from headwise.runs.weights import check_names
@@ -80,13 +81,20 @@ def make_run(
             )
         save_subwords(temporary, *cut_by)
         _check_trainable(prepared, config, cut_by, init_from)
+        if data is not None:
+            # For `report` and `export`, which do not look for text outside the run.
+            (temporary / "data").mkdir()
+            TokenShards(Folder.of(data) / "valid").copy_to(temporary / "data" / "valid")
+            sync_directory(temporary / "data")
+        shards = TokenShards(Folder.of(prepared) / "train")
         origin = {
             "text": describe_text(text),
             "valid": describe_text(valid),
             "data": None if data is None else str(data.resolve()),
             "data_sha256": fingerprint(prepared),
             "init_from": None if init_from is None else str(init_from.path.resolve()),
-            "longest_source": int(TokenShards(prepared / "train").lengths("source").max(initial=0)),
+            "longest_source": int(shards.lengths("source").max(initial=0)),
+            "train_pairs": len(shards),
         }
         write_file(temporary / "origin.json", json.dumps(origin, indent=1).encode())
         (temporary / "checkpoints").mkdir()
@@ -135,7 +143,7 @@ def _check_trainable(
     init_from: RunDirectory | None,
 ) -> None:
     """Find what would stop training before its first update, while there is no run yet."""
-    shards = TokenShards(prepared / "train")
+    shards = TokenShards(Folder.of(prepared) / "train")
     if not len(training_batches(shards, config)):
         raise DataError(
             f"none of {len(shards):,} pairs fits a batch: raise train.batch_tokens, or "
@@ -147,7 +155,8 @@ def _check_trainable(
         model = Transformer(config.model, vocab)
     if init_from is not None:
         chosen = choose(init_from)
-        check_names(dict(model.named_parameters()), read_weights(chosen), str(chosen))
+        found = describe_weights(init_from.inside(chosen))
+        check_names(dict(model.named_parameters()), found, str(chosen))
 
 
 def check_run(
@@ -178,10 +187,14 @@ def check_run(
         )
 
 
-def data_directory(run: RunDirectory, data: Path | None) -> Path:
-    """Find the encoded text of a run: its own, the one given, or the one it was made from."""
-    own, elsewhere = run.path / "data", run.origin().get("data")
-    if own.is_dir() or (data is None and not isinstance(elsewhere, str)):
+def data_folder(run: RunDirectory, data: Path | None) -> Folder:
+    """Find the encoded text of a run: its own, the one given, or the one it was made from.
+
+    Only for training: where the last of these is, origin.json says, and a stranger may have
+    written that.
+    """
+    own, elsewhere = run.folder / "data", run.origin().get("data")
+    if (own / "train").exists() or (data is None and elsewhere is None):
         return own
     directory = data or Path(str(elsewhere))
     if not directory.is_dir():
@@ -190,16 +203,17 @@ def data_directory(run: RunDirectory, data: Path | None) -> Path:
         raise DataError(
             f"{directory}: not the data that the run was made from: give it with --data"
         )
-    return directory
+    return Folder.of(directory)
 
 
 def fingerprint(data: Path) -> dict[str, str]:
     """Return the digests of prepared data's manifests, which hold those of everything else."""
     digests = {}
     for name in _SHARDS:
-        path = data / name / "manifest.json"
+        path = data / name / MANIFEST
         try:
-            digests[name] = hashlib.sha256(path.read_bytes()).hexdigest()
+            content = (Folder.of(data) / name).read(MANIFEST, MOST_MANIFEST_BYTES)
+            digests[name] = hashlib.sha256(content).hexdigest()
         except OSError as error:
             raise DataError(
                 f"{path}: cannot be read: {error.strerror}: is {data} prepared data?"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from headwise.config import Vocab
 from headwise.data import TokenShards
-from headwise.errors import DataError, RequestError
+from headwise.errors import RequestError
 from headwise.evaluation import References
 from headwise.files import replace_file, write_output
 from headwise.inspect.attention import attention_record
@@ -14,16 +14,18 @@ from headwise.inspect.curves import load_curves
 from headwise.inspect.report_page import Report, Sample, render_report
 from headwise.runs.directory import RunDirectory
 from headwise.runs.environment import read_sessions
-from headwise.runs.metrics import read_metrics
+from headwise.runs.metrics import iterate_metrics
 from headwise.tasks.translation import Translation, Translator
 from headwise.workflows.evaluate import RunScores, evaluate_translator
-from headwise.workflows.new_run import data_directory
 
 __all__ = ["Sample", "report", "write_report"]
 
 _SAMPLES, _SENTENCES = 10, 5
 _FEWEST_TOKENS, _MOST_TOKENS = 4, 25
 """Of a sentence whose attention is worth looking at, and fits a screen."""
+
+_LONGEST_SAMPLE = 1000
+"""Tokens of a sentence that a page shows."""
 
 _Pair = tuple[str, tuple[str, ...]]
 """A source and its references."""
@@ -41,7 +43,9 @@ def report(
 ) -> Path:
     """Write the report of a run, scored on a test set if there is one; return its path.
 
-    Without a test set the samples are some of the run's validation pairs, if they are still there.
+    Without a test set the samples are some of the run's validation pairs, if it has them in its
+    own directory. Text elsewhere, which only origin.json names, is not read: a stranger may have
+    written that.
     """
     scores = None
     if test is None:
@@ -118,32 +122,36 @@ def write_report(
 
 def _has_metrics(run: RunDirectory) -> bool:
     """Return whether training has told anything yet: a run may be stopped before."""
-    return run.metrics_file.exists() and bool(read_metrics(run.metrics_file))
+    has_file = run.folder.has(run.metrics_file.name)
+    return has_file and next(iterate_metrics(run.metrics_file), None) is not None
 
 
 def _validation_pairs(run: RunDirectory) -> tuple[list[_Pair], str]:
     """Return some pairs of the run's validation text, and what to say about them."""
     source, target = run.subwords()
-    try:
-        shards = TokenShards(data_directory(run, None) / "valid")
-    except DataError:
-        return [], "No examples: the text that the run was validated on is no longer there."
+    shards = _own_shards(run, "valid")
+    if shards is None:
+        return [], (
+            "No examples: the text that the run was validated on is not in its directory. "
+            "A test set, --src and --ref, gives some."
+        )
     if not len(shards):
         return [], "No examples: the run has no validation text."
-    pairs: list[_Pair] = [
-        (
-            source.decode(shards.sequence("source", n).tolist()),
-            (target.decode(shards.sequence("target", n).tolist()),),
-        )
-        for n in _spread(list(range(len(shards))), _SAMPLES)
-    ]
+    pairs: list[_Pair] = []
+    for n in _spread(range(len(shards)), _SAMPLES):
+        source_ids = shards.checked_sequence("source", n, len(source))
+        target_ids = shards.checked_sequence("target", n, len(target))
+        if max(len(source_ids), len(target_ids)) <= _LONGEST_SAMPLE:
+            pairs.append(
+                (source.decode(source_ids.tolist()), (target.decode(target_ids.tolist()),))
+            )
     return pairs, (
         "Sentences of the validation text, taken at regular distances: training did not learn "
         "from them, but was watched by them."
     )
 
 
-def _spread(places: list[int], count: int) -> list[int]:
+def _spread(places: Sequence[int], count: int) -> list[int]:
     """Choose places at regular distances."""
     count = min(count, len(places))
     return [places[n * len(places) // count] for n in range(count)]
@@ -159,10 +167,17 @@ def _worth_looking_at(translations: list[Translation]) -> list[str]:
 
 
 def _train_pairs(run: RunDirectory) -> int | None:
-    try:
-        return len(TokenShards(data_directory(run, None) / "train"))
-    except DataError:
-        return None
+    shards = _own_shards(run, "train")
+    if shards is not None:
+        return len(shards)
+    pairs = run.origin().get("train_pairs")
+    return pairs if type(pairs) is int and 0 <= pairs < 2**63 else None
+
+
+def _own_shards(run: RunDirectory, part: str) -> TokenShards | None:
+    """Open a part of the text that lies in the run's own directory."""
+    folder = run.folder / "data" / part
+    return TokenShards(folder) if folder.exists() else None
 
 
 def _commands(run: RunDirectory, sentences: list[str]) -> list[tuple[str, str]]:

@@ -1,6 +1,5 @@
 """Runs as models that are served, each with a card that says what it is."""
 
-import json
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,7 +13,7 @@ from headwise.config import Vocab
 from headwise.errors import CheckpointError
 from headwise.paper import compare_with_paper
 from headwise.runs.directory import RunDirectory
-from headwise.runs.metrics import read_metrics
+from headwise.runs.metrics import iterate_metrics
 from headwise.serving.compute import computer
 from headwise.serving.models import ServedModel
 from headwise.serving.workers import Workers
@@ -22,6 +21,7 @@ from headwise.tasks.translation import Translator
 from headwise.workflows.translators import EngineName, Quantization, load_translator
 
 _LONGEST_NAME = 100
+_MOST_SCORES_BYTES = 1 << 20
 
 
 def load_served(
@@ -95,33 +95,33 @@ def model_card(run: RunDirectory, translator: Translator, engine: EngineName) ->
 
 def _training(run: RunDirectory) -> dict[str, Any]:
     """Return how far training came and how it scored, where the run says so."""
-    try:
-        lines = read_metrics(run.metrics_file)
-    except CheckpointError:
-        return {}  # A run that was only given its weights has no diary.
     found: dict[str, Any] = {}
-    for line in lines:
+    if not run.folder.has(run.metrics_file.name):
+        return found  # A run that was only given its weights has no metrics.
+    for line in iterate_metrics(run.metrics_file):
         found["steps"] = line["step"]
-        if isinstance(line.get("minutes"), int | float):
+        if _is_finite(line.get("minutes")):
             found["minutes"] = round(line["minutes"], 1)
         if line["kind"] == "valid":
             for key in ("perplexity", "bleu"):
-                value = line.get(key)
-                if isinstance(value, int | float) and math.isfinite(value):
-                    found[key] = value
+                if _is_finite(line.get(key)):
+                    found[key] = line[key]
     return found
+
+
+def _is_finite(value: object) -> bool:
+    return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]
 
 
 def _test(run: RunDirectory) -> dict[str, Any]:
     """Return how the model scored on its test text, where the run says so."""
     try:
-        kept = json.loads(run.scores_file.read_bytes())
+        kept = run.folder.read_json(run.scores_file.name, _MOST_SCORES_BYTES)
         found = {"sentences": kept["sentences"], "bleu": kept["bleu"]["value"]}
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(
-            f"{run.scores_file}: damaged: remove it, or make it anew: {error!r}"
+            f"{run.scores_file}: damaged: remove it, or make it anew: {error}"
         ) from error
-    numbers = all(type(value) in (int, float) and math.isfinite(value) for value in found.values())
-    return found if numbers else {}
+    return found if all(map(_is_finite, found.values())) else {}

@@ -17,6 +17,7 @@ from headwise.runs.checkpoint import read_manifest, read_weights
 from headwise.runs.checkpoints import average, choose, due_steps, last_good
 from headwise.runs.directory import RunDirectory
 from headwise.runs.environment import describe, record_session
+from headwise.runs.model import check_last_checkpoint
 from headwise.runs.state import TrainingState
 from headwise.runs.weights import load_weights
 from headwise.training.distributed import World
@@ -26,7 +27,7 @@ from headwise.training.loop import TrainingLoop
 from headwise.training.stops import stop_signals
 from headwise.training.validation import ValidationResult, ValidationText
 from headwise.training.validation_bleu import ValidationBleu
-from headwise.workflows.new_run import check_run, data_directory, make_run, training_batches
+from headwise.workflows.new_run import check_run, data_folder, make_run, training_batches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,7 +119,7 @@ def _train(
         reason=ending.reason,
         signal=ending.signal,
         averaged_steps=tuple(steps),
-        averaged=loop.measure(read_weights(run.averaged)) if steps else None,
+        averaged=loop.measure(read_weights(run.inside(run.averaged))) if steps else None,
     )
 
 
@@ -132,11 +133,13 @@ def _loop(
     """Put the loop together, where the last good checkpoint left it."""
     source, target = run.subwords()
     vocab = Vocab(source_size=len(source), target_size=len(target))
-    directory = data_directory(run, data)
-    shards = TokenShards(directory / "train"), TokenShards(directory / "valid")
+    folder = data_folder(run, data)
+    if data is None and folder.root != run.path:
+        tell(Note(text=f"the run's text is in {folder.path}, as its origin.json says"))
+    shards = TokenShards(folder / "train"), TokenShards(folder / "valid")
     if world.is_first:
         for part in shards:
-            part.verify()
+            part.verify({"source": len(source), "target": len(target)})
     batches, valid_batches = (training_batches(part, config) for part in shards)
     for part, cut in zip(shards, (batches, valid_batches), strict=True):
         if count := len(cut.too_long):
@@ -149,6 +152,7 @@ def _loop(
             bleu = ValidationBleu(valid_batches, shards[1], target, config)
     else:
         tell(Note(text="there are no pairs to validate on", is_warning=True))
+    check_last_checkpoint(run, config, vocab)
     model = _new_model(config, vocab)
     loop = TrainingLoop(model, config, batches, valid, bleu, run, world, tell)
     checkpoint, problems = last_good(run, set_aside=world.is_first)
@@ -158,8 +162,9 @@ def _loop(
         loop.resume(checkpoint)
         tell(Note(text=f"going on from step {checkpoint.state.step:,} of {run.path}"))
     elif origin := run.origin().get("init_from"):
-        chosen = choose(RunDirectory(Path(origin)))
-        load_weights(model, read_weights(chosen), str(chosen))
+        first = RunDirectory(Path(origin))
+        chosen = choose(first)
+        load_weights(model, read_weights(first.inside(chosen)), str(chosen))
         tell(Note(text=f"starting from the weights of {chosen}"))
     step = 0 if checkpoint is None else checkpoint.state.step
     if world.is_first:
@@ -205,7 +210,7 @@ def _average(
 
 def _averaged_steps(run: RunDirectory) -> list[int]:
     try:
-        steps = read_manifest(run.averaged).notes.get("steps")
+        steps = read_manifest(run.inside(run.averaged)).notes.get("steps")
     except CheckpointError:
         return []
     return steps if isinstance(steps, list) else []

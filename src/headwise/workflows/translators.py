@@ -4,10 +4,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
+from headwise.config import Vocab
 from headwise.errors import CheckpointError
 from headwise.interop.ctranslate2_engine import CTranslate2Engine
 from headwise.interop.ctranslate2_export import export_directory
 from headwise.interop.ctranslate2_groups import GroupingEngine
+from headwise.interop.ctranslate2_spec import largest_file
 from headwise.recipes import search_as
 from headwise.runs.directory import RunDirectory
 from headwise.tasks.translation import Translator
@@ -35,18 +37,25 @@ def load_translator(
     kinds: tuple[Quantization, ...] = ("int8", "int16", "float32")
     wanted = kinds if quantization is None else (quantization,)
     exports = [export_directory(directory, kind) for kind in wanted]
-    there = next((path for path in exports if path.is_dir()), None)
+    there = next((path for path in exports if directory.inside(path).exists()), None)
     if there is None:
         kind = "" if quantization is None else f" --quantization {quantization}"
         raise CheckpointError(
             f"{exports[0]} does not exist: `headwise export {run} --to ctranslate2{kind}` makes it"
         )
     source, target = directory.subwords()
+    config = directory.config()
+    vocab = Vocab(source_size=len(source), target_size=len(target))
+    exported = CTranslate2Engine.load(
+        directory.inside(there), most_bytes=largest_file(config.model, vocab)
+    )
+    if exported.vocabulary_sizes != (len(source), len(target)):
+        raise CheckpointError(f"{there}: has other subwords than the run: export it anew")
     return Translator(
-        GroupingEngine(CTranslate2Engine.load(there)),
+        GroupingEngine(exported),
         source,
         target,
-        search_as(directory.config(), overrides),
+        search_as(config, overrides),
         longest_source=directory.longest_source(),
         name=str(there),
     )

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from headwise.data.shards import ShardWriter, TokenShards, id_dtype
-from headwise.errors import DataError
+from headwise.errors import DataError, UnsafeFileError
 
 SIZES = {"source": 300, "target": 70_000}
 
@@ -133,6 +133,7 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
         ({"format_version": 2}, "format_version is 2, and this Headwise reads 1"),
         ({"shards": [-1]}, "is not a manifest of shards"),
         ({"shards": "x"}, "is not a manifest of shards"),
+        ({"shards": [2**62]}, "is not a manifest of shards"),
         ({"streams": {"../../etc/x": {"dtype": "<u2", "tokens": 1}}}, "is not a manifest"),
         ({"streams": {"source": {"dtype": "O", "tokens": 1}}}, "is not a manifest"),
         ({"sha256": {}}, "is not a manifest"),
@@ -156,3 +157,63 @@ def test_a_manifest_that_is_missing_or_broken_is_named(tmp_path: Path) -> None:
         (tmp_path / "manifest.json").write_text(text)
         with pytest.raises(DataError, match=r"manifest\.json"):
             TokenShards(tmp_path)
+
+
+def change(path: Path, kind: str, place: int, value: int) -> None:
+    numbers = np.fromfile(path, dtype=kind)
+    numbers[place] = value
+    path.write_bytes(numbers.tobytes())
+
+
+@pytest.mark.parametrize(("place", "value"), [(0, 1), (2, 2**40), (3, 2**64 - 1), (5, 0)])
+def test_offsets_rise_from_nought(tmp_path: Path, place: int, value: int) -> None:
+    write(tmp_path / "d", sequences(23), block=5, per_shard=10)
+    change(tmp_path / "d" / "00001.source.offsets", "<u8", place, value)
+    with pytest.raises(
+        DataError, match=r"00001\.source\.offsets: damaged: the offsets do not rise"
+    ):
+        TokenShards(tmp_path / "d")
+
+
+def test_offsets_are_checked_beyond_the_first_piece(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwise.data.shards._CHUNK", 4)
+    write(tmp_path / "d", {name: [[5, 6]] * 23 for name in SIZES}, block=5, per_shard=23)
+    TokenShards(tmp_path / "d")
+    for place in (4, 5, 20, 22):
+        change(tmp_path / "d" / "00000.source.offsets", "<u8", place, 2 * place + 3)
+        with pytest.raises(DataError, match="the offsets do not rise"):
+            TokenShards(tmp_path / "d")
+        change(tmp_path / "d" / "00000.source.offsets", "<u8", place, 2 * place)
+
+
+def test_ids_outside_a_vocabulary_are_found(tmp_path: Path) -> None:
+    write(tmp_path / "d", {name: [[5, 6], [7]] for name in SIZES}, block=5, per_shard=10)
+    shards = TokenShards(tmp_path / "d")
+    shards.verify({"source": 8, "target": 8})
+    assert shards.checked_sequence("target", 0, 7).tolist() == [5, 6]
+    with pytest.raises(DataError, match=r"00000\.target\.ids: has id 7, and the vocabulary has 7"):
+        shards.verify({"source": 8, "target": 7})
+    with pytest.raises(DataError, match="target 1 has id 7, and the vocabulary has 7 entries"):
+        shards.checked_sequence("target", 1, 7)
+    with pytest.raises(DataError, match="has no stream 'other'"):
+        shards.lengths("other")
+
+
+def test_shards_are_read_through_no_symlink(tmp_path: Path) -> None:
+    write(tmp_path / "d", sequences(3), block=5, per_shard=10)
+    (tmp_path / "d" / "00000.source.ids").rename(tmp_path / "elsewhere")
+    (tmp_path / "d" / "00000.source.ids").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UnsafeFileError, match=r"00000\.source\.ids is a symlink"):
+        TokenShards(tmp_path / "d")
+
+
+def test_a_copy_has_the_same_files(tmp_path: Path) -> None:
+    write(tmp_path / "d", sequences(23), block=5, per_shard=10)
+    (tmp_path / "d" / "unrelated").touch()
+    TokenShards(tmp_path / "d").copy_to(tmp_path / "copy")
+    (tmp_path / "d" / "unrelated").unlink()
+    TokenShards(tmp_path / "copy").verify(SIZES)
+    originals = {path.name: path.read_bytes() for path in (tmp_path / "d").iterdir()}
+    assert {path.name: path.read_bytes() for path in (tmp_path / "copy").iterdir()} == originals

@@ -1,6 +1,7 @@
 import json
 import math
 import random
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -12,11 +13,11 @@ import torch
 
 from headwise.config import Vocab
 from headwise.data import prepare
-from headwise.errors import CheckpointError, ConfigError, RequestError
+from headwise.errors import CheckpointError, ConfigError, RequestError, UnsafeFileError
 from headwise.interop import ctranslate2_export
 from headwise.interop.ctranslate2_engine import CTranslate2Engine
 from headwise.interop.ctranslate2_export import export, export_directory
-from headwise.interop.ctranslate2_spec import SINUSOIDS
+from headwise.interop.ctranslate2_spec import SINUSOIDS, largest_file
 from headwise.interop.ctranslate2_verification import greedy
 from headwise.model import Transformer
 from headwise.runs.checkpoint import write_checkpoint
@@ -299,8 +300,9 @@ def test_an_export_has_everything_beside_it(run: RunDirectory) -> None:
 
 def test_without_its_text_a_run_is_verified_on_random_ids(make: MakeRun) -> None:
     run = make()
-    origin = json.loads((run.path / "origin.json").read_text("utf-8"))
-    (run.path / "origin.json").write_text(json.dumps(origin | {"data": "/nosuch"}))
+    shutil.rmtree(run.path / "data")
+    # Text elsewhere is not read, although it is there: a stranger may have written origin.json.
+    assert Path(run.origin()["data"]).is_dir()
     found = export(run).verification
     assert (found.pairs, found.inputs) == (100, "random ids")
     assert found.largest_difference < 1e-4
@@ -408,3 +410,48 @@ def test_the_command_exports_and_says_how_near_it_is(run: RunDirectory, tmp_path
         assert (refused.returncode, refused.stdout) == (2, "")
         assert complaint in refused.stderr
         assert refused.stderr.count("\n") == 1
+
+
+def test_an_export_takes_the_runs_lock(make: MakeRun) -> None:
+    run = make()
+    busy = pytest.raises(CheckpointError, match="another process is writing to this run")
+    with run.locked(), busy:
+        export(run)
+    assert not (run.path / "exports").exists()
+
+
+@pytest.mark.parametrize("name", ["../model.bin", "/etc/passwd", "a/b.json", ".hidden", ""])
+def test_a_manifest_names_plain_files_only(make: MakeRun, name: str) -> None:
+    directory = export(make()).directory
+    body = json.loads((directory / "manifest.json").read_text("utf-8"))
+    body["sha256"][name] = "0" * 64
+    (directory / "manifest.json").write_text(json.dumps(body))
+    with pytest.raises(CheckpointError, match="is not the name of an exported file"):
+        CTranslate2Engine.load(directory)
+
+
+def test_what_ctranslate2_would_read_besides_is_refused(make: MakeRun) -> None:
+    directory = export(make()).directory
+    (directory / "vmap.txt").write_text("x")
+    with pytest.raises(UnsafeFileError, match=r"'vmap\.txt' is not a part of the export"):
+        CTranslate2Engine.load(directory)
+    (directory / "vmap.txt").unlink()
+    model = directory / "model.bin"
+    model.rename(directory.parent / "elsewhere")
+    model.symlink_to(directory.parent / "elsewhere")
+    with pytest.raises(UnsafeFileError, match=r"model\.bin is a symlink"):
+        CTranslate2Engine.load(directory)
+
+
+@pytest.mark.parametrize(
+    "changes", [(), ("model.positions=learned",), (*SEPARATE, "model.tying=untied")]
+)
+def test_no_export_is_larger_than_expected(make: MakeRun, changes: tuple[str, ...]) -> None:
+    run = make(*changes)
+    source, target = run.subwords()
+    vocab = Vocab(source_size=len(source), target_size=len(target))
+    most = largest_file(run.config().model, vocab)
+    size = (export(run).directory / "model.bin").stat().st_size
+    assert size <= most < 2 * size + 2**20
+    with pytest.raises(UnsafeFileError, match=r"model\.bin is too large"):
+        CTranslate2Engine.load(export_directory(run, "float32"), most_bytes=size - 1)

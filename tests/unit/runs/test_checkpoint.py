@@ -1,4 +1,5 @@
 import json
+import os
 import pickle
 import random
 import subprocess
@@ -11,7 +12,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from headwise.errors import CheckpointError
+from headwise.errors import CheckpointError, UnsafeFileError
 from headwise.model import Transformer
 from headwise.runs.checkpoint import (
     MANIFEST,
@@ -235,3 +236,55 @@ def test_weights_of_another_model_are_refused(build: Callable[..., Transformer])
     wrong = weights | {"source_embedding.weight": torch.zeros(2, 3)}
     with pytest.raises(CheckpointError, match=r"has shape \(2, 3\), not \(23, 14\)"):
         load_weights(model, wrong, "here")
+
+
+def test_numbers_are_converted_only_where_none_is_lost(build: Callable[..., Transformer]) -> None:
+    model = build()
+    weights = model_weights(model)
+    name = "source_embedding.weight"
+    half = weights[name].bfloat16()
+    load_weights(model, weights | {name: half}, "here")
+    assert torch.equal(model.source_embedding.weight, half.float())
+    for dtype in (torch.float64, torch.int8, torch.complex64):
+        with pytest.raises(
+            CheckpointError, match=rf"{name}' is of type {str(dtype)[6:]}, not float32"
+        ):
+            load_weights(model, weights | {name: weights[name].to(dtype)}, "here")
+
+
+def test_an_optimizers_numbers_have_their_types(build: Callable[..., Transformer]) -> None:
+    model = build()
+    optimizer = torch.optim.Adam(model.parameters())
+    model(torch.tensor([[5]]), torch.tensor([[6]])).sum().backward()
+    optimizer.step()
+    tensors = optimizer_tensors(model, optimizer)
+    name = next(name for name in tensors if name.endswith(".exp_avg"))
+    with pytest.raises(CheckpointError, match="exp_avg' is of type float64, not float32"):
+        load_optimizer(model, optimizer, tensors | {name: tensors[name].double()}, "here")
+    with pytest.raises(CheckpointError, match="exp_avg' is of type int64, not float32"):
+        load_optimizer(model, optimizer, tensors | {name: tensors[name].long()}, "here")
+
+
+def test_a_file_larger_than_its_header_says_is_not_read(tmp_path: Path) -> None:
+    directory = saved(tmp_path / "made")
+    os.truncate(directory / "weights.safetensors", 2**40)
+    with pytest.raises(CheckpointError, match="its header does not describe what it holds"):
+        read_weights(directory)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_checkpoint_is_read_through_no_symlink(tmp_path: Path, name: str) -> None:
+    directory = saved(tmp_path / "made")
+    (directory / name).rename(tmp_path / "elsewhere")
+    (directory / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(UnsafeFileError, match=f"{name} is a symlink"):
+        read_checkpoint(directory)
+
+
+def test_a_manifest_that_is_nested_deeply_is_damaged(tmp_path: Path) -> None:
+    directory = saved(tmp_path / "made")
+    for depth in (400, 900, 100_000):
+        nested = "[" * depth + "]" * depth
+        (directory / MANIFEST).write_text(f'{{"notes": {nested}, "sha256": "0"}}')
+        with pytest.raises(CheckpointError, match=r"manifest\.json: damaged"):
+            read_manifest(directory)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from headwise.config import Config
-from headwise.errors import CheckpointError
+from headwise.errors import CheckpointError, UnsafeFileError
 from headwise.runs.checkpoint import read_manifest, read_weights, write_checkpoint
 from headwise.runs.checkpoints import average, choose, due_steps, last_good, prune
 from headwise.runs.directory import RunDirectory
@@ -134,3 +134,23 @@ def test_the_weights_to_use_are_the_average_the_best_or_the_last(run: RunDirecto
         choose(run, "5")
     with pytest.raises(CheckpointError, match="no checkpoint '../x': it is averaged, best, last"):
         choose(run, "../x")
+
+
+@pytest.mark.parametrize("name", ["", "state.json", "manifest.json"])
+def test_a_symlink_is_not_passed_over_as_damage_is(
+    run: RunDirectory, tmp_path_factory: pytest.TempPathFactory, name: str
+) -> None:
+    save_all(run, [10, 20])
+    path = run.step_directory(20) / name
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / "moved"
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+    for act in (
+        lambda: last_good(run),
+        lambda: choose(run, "best"),
+        lambda: average(run, 2),
+        lambda: prune(run, keep=1, best=10),
+    ):
+        with pytest.raises(UnsafeFileError, match=f"{path} is a symlink"):
+            act()
+    assert elsewhere.exists()

@@ -1,17 +1,22 @@
+import errno
+import fcntl
 import json
 import os
 import subprocess
 import sys
+import tracemalloc
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import torch
 
 from headwise.config import Config
-from headwise.errors import CheckpointError
+from headwise.errors import CheckpointError, UnsafeFileError
+from headwise.files import replacing
 from headwise.recipes import load_recipe
 from headwise.runs.directory import RunDirectory, differences
-from headwise.runs.environment import describe, record_session
+from headwise.runs.environment import describe, read_sessions, record_session
 from headwise.runs.metrics import MetricsFile, read_metrics
 
 
@@ -60,11 +65,56 @@ def test_only_one_process_at_a_time_writes_to_a_run(run: RunDirectory) -> None:
         pass
     other.kill()
     other.communicate()
-    # Whoever's number it is: nobody else can be writing.
     for number in (other.pid, os.getpid(), os.getppid()):
         (run.path / f".x.{number}.tmp").mkdir()
     with run.locked():
         assert [path.name for path in run.path.iterdir() if path.name.startswith(".x")] == []
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_reported(
+    run: RunDirectory, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with (
+        pytest.raises(CheckpointError, match="its file system cannot lock files: keep the run on"),
+        run.locked(),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("name", ["checkpoints", "averaged", "exports", "tensorboard"])
+def test_nothing_is_written_through_a_symlink(
+    run: RunDirectory, tmp_path_factory: pytest.TempPathFactory, name: str
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / ".x.0.tmp").touch()
+    (run.path / name).symlink_to(elsewhere)
+    with (
+        pytest.raises(UnsafeFileError, match=rf"{name} is a symlink.*mount --bind"),
+        run.locked(),
+    ):
+        pass
+    assert os.listdir(elsewhere) == [".x.0.tmp"]
+
+
+def test_the_run_itself_may_be_named_by_a_symlink(run: RunDirectory, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(run.path)
+    assert RunDirectory(link).config() == run.config()
+    with RunDirectory(link).locked():
+        pass
+
+
+def test_a_report_that_is_being_written_survives_the_lock(run: RunDirectory) -> None:
+    with replacing(run.path / "report.html") as file:
+        file.write(b"page")
+        with run.locked():
+            pass
+    assert (run.path / "report.html").read_bytes() == b"page"
 
 
 def test_a_lock_that_is_a_link_changes_nothing_elsewhere(run: RunDirectory, tmp_path: Path) -> None:
@@ -72,26 +122,33 @@ def test_a_lock_that_is_a_link_changes_nothing_elsewhere(run: RunDirectory, tmp_
     other.write_text("precious")
     (run.path / ".lock").symlink_to(other)
     with (
-        pytest.raises(CheckpointError, match=r"\.lock: cannot be locked: it is a link"),
+        pytest.raises(UnsafeFileError, match=r"\.lock is a symlink"),
         run.locked(),
     ):
         pass
     assert other.read_text() == "precious"
     (run.path / ".lock").unlink()
     os.mkfifo(run.path / ".lock")
-    with run.locked():
+    with pytest.raises(UnsafeFileError, match=r"\.lock is a FIFO"), run.locked():
         pass
 
 
 def test_a_diary_that_is_a_link_leads_nowhere(run: RunDirectory, tmp_path: Path) -> None:
     run.metrics_file.symlink_to(tmp_path / "other")
-    with pytest.raises(CheckpointError, match=r"metrics\.jsonl: cannot be written: it is a link"):
+    with pytest.raises(UnsafeFileError, match=r"metrics\.jsonl is a symlink"):
         MetricsFile(run.metrics_file, step=0)
     assert not (tmp_path / "other").exists()
 
 
 def test_names_that_are_not_steps_are_not_taken_for_them(run: RunDirectory) -> None:
-    for name in ("step-00000010", "step-5", "damaged-step-00000007", ".step-00000008.1.tmp"):
+    for name in (
+        "step-00000010",
+        "step-0000000010",
+        "step-5",
+        "step-\u0661\u0661\u0661\u0661\u0661\u0661\u0661\u0661",
+        "damaged-step-00000007",
+        ".step-00000008.1.tmp",
+    ):
         (run.checkpoints / name).mkdir(parents=True)
     assert run.steps() == [10]
 
@@ -143,3 +200,68 @@ def test_a_wrong_line_of_metrics_is_named_and_stops_no_run(tmp_path: Path, text:
     file.close()
     assert file.unreadable == 1
     assert read_metrics(path) == [line(10)]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"step": 10**30},
+        {"step": -1},
+        {"loss": 10**400},
+        {"loss": [1]},
+        {f"k{n}": 1 for n in range(99)},
+    ],
+)
+def test_numbers_out_of_range_are_not_metrics(tmp_path: Path, change: dict[str, object]) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(json.dumps(line(10) | change) + "\n")
+    with pytest.raises(CheckpointError, match="metrics.jsonl:1: not a line of metrics"):
+        read_metrics(path)
+
+
+def test_a_line_without_end_takes_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(json.dumps(line(10)) + "\n")
+    os.truncate(path, 500_000_000)
+    tracemalloc.start()
+    with pytest.raises(CheckpointError, match=r"metrics.jsonl:2: .* more than 4,096 bytes"):
+        read_metrics(path)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 2**20
+    os.truncate(path, 2**30 + 1)
+    with pytest.raises(UnsafeFileError, match=r"metrics.jsonl is too large: 1,073,741,825 bytes"):
+        read_metrics(path)
+
+
+def test_of_a_very_long_diary_lines_are_left_out_evenly(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headwise.runs.metrics._MOST_LINES", 20)
+    path = tmp_path / "metrics.jsonl"
+    lines = [line(step, "valid" if step % 40 == 0 else "train") for step in range(400)]
+    path.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    found = read_metrics(path)
+    assert len(found) <= 20
+    assert [each["step"] for each in found if each["kind"] == "valid"] == list(range(0, 400, 40))
+    steps = [each["step"] for each in found if each["kind"] == "train"]
+    apart = [after - before for before, after in pairwise(steps)]
+    assert max(apart) - min(apart) <= 2, "two at most: a line of validation may lie between"
+
+
+def test_only_plain_values_of_a_session_are_taken(tmp_path: Path) -> None:
+    path = tmp_path / "environment.json"
+    assert read_sessions(path) == []
+    session = {
+        "torch": "2.0",
+        "threads": 3,
+        "cpu": "x" * 10_000,
+        "cores": 10**400,
+        "python": [1],
+        "numpy": None,
+    }
+    path.write_text(json.dumps({"sessions": [session, 7, "x"]}))
+    assert read_sessions(path) == [{"torch": "2.0", "threads": 3}]
+    for text in ("{", "[]", '{"sessions": 3}', "[" * 100_000):
+        path.write_text(text)
+        assert read_sessions(path) == []

@@ -75,7 +75,7 @@ def test_a_file_keeps_its_owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     add_key(file, "alice")
     owned_by_another(monkeypatch, file)
     owners = []
-    monkeypatch.setattr("os.chown", lambda _, user, group: owners.append((user, group)))
+    monkeypatch.setattr("os.fchown", lambda _, user, group: owners.append((user, group)))
     add_key(file, "bob")
     assert owners == [(4321, 8765)]
 
@@ -91,7 +91,7 @@ def test_a_file_that_cannot_keep_its_owner_is_not_changed(
     def refuse(*_: object) -> None:
         raise PermissionError
 
-    monkeypatch.setattr("os.chown", refuse)
+    monkeypatch.setattr("os.fchown", refuse)
     with pytest.raises(ConfigError, match="keys: not changed: .*user 4321 and group 8765"):
         add_key(file, "bob")
     assert file.read_bytes() == content
