@@ -1,5 +1,6 @@
 """How CTranslate2's groups are made, over an engine that does as it is told."""
 
+import threading
 from concurrent.futures import Future
 from typing import Any
 
@@ -7,7 +8,8 @@ import pytest
 
 from headwise.decoding import Hypothesis, SearchSettings
 from headwise.interop import ctranslate2_groups
-from headwise.interop.ctranslate2_groups import GroupSearch
+from headwise.interop.ctranslate2_groups import GroupingEngine, GroupSearch
+from tests.servers import wait_for
 
 
 class Engine:
@@ -22,6 +24,10 @@ class Engine:
         future: Future[Any] = Future()
         self.groups.append((future, sources))
         return future
+
+    @property
+    def has_free_worker(self) -> bool:
+        return sum(not future.done() for future, _ in self.groups) < self.workers
 
     def end(self, number: int) -> None:
         future, sources = self.groups[number]
@@ -61,3 +67,26 @@ def test_an_error_is_told() -> None:
     engine.groups[0][0].set_exception(ValueError("a bug"))
     with pytest.raises(ValueError, match="a bug"):
         search.advance()
+
+
+def test_a_group_of_another_search_leaves_fewer_workers() -> None:
+    may_end = threading.Event()
+
+    class Slow:
+        workers = 2
+
+        def translate(self, sources: list[list[int]], **_: object) -> list[list[Hypothesis]]:
+            assert may_end.wait(20)
+            return [[Hypothesis(tuple(ids), 0.0, 0.0)] for ids in sources]
+
+    engine = GroupingEngine(Slow())  # type: ignore[arg-type]
+    first, second = (engine.search(SearchSettings(beam=n), 50) for n in (1, 2))
+    first.add({0: [4]})
+    assert second.accepts(1)
+    second.add({1: [5]})
+    assert not first.accepts(100)
+    assert not second.accepts(100)
+    may_end.set()
+    assert [number for number, _ in first.advance()] == [0]
+    assert [number for number, _ in second.advance()] == [1]
+    wait_for(lambda: engine.has_free_worker)
