@@ -3,6 +3,7 @@
 import tomllib
 from pathlib import Path
 
+import pytest
 from hypothesis import strategies as st
 
 from headwise.config import Config, all_keys
@@ -97,3 +98,8 @@ def read_name(name: str) -> None:
 
 def test_names_of_recipes(fuzz: Fuzz) -> None:
     fuzz(st.sampled_from(ODD_TEXTS) | st.text(max_size=10), read_name, examples=30)
+
+
+@pytest.mark.parametrize("name", ["\0", "\ud800"], ids=["a NUL", "a lone surrogate"])
+def test_found_names_of_recipes(name: str) -> None:
+    read_name(name)
