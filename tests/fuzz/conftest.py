@@ -3,7 +3,7 @@
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import pytest
@@ -41,26 +41,31 @@ class FuzzMachine(Protocol):
 _QUICK_OR_TIMED = ["quick", pytest.param("timed", marks=pytest.mark.slow)]
 
 
+@pytest.fixture
+def long_inputs() -> Iterator[None]:
+    """Let Hypothesis print inputs of any length: it warns of long ones, and warnings are errors."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", HypothesisWarning)
+        yield
+
+
 @pytest.fixture(params=_QUICK_OR_TIMED)
-def fuzz(request: pytest.FixtureRequest) -> Fuzz:
+def fuzz(request: pytest.FixtureRequest, long_inputs: None) -> Fuzz:
     def run(
         values: st.SearchStrategy[Any], target: Callable[[Any], object], *, examples: int = 30
     ) -> None:
-        with warnings.catch_warnings():
-            # Hypothesis warns of long inputs when it prints one that fails.
-            warnings.simplefilter("ignore", HypothesisWarning)
-            if request.param == "quick":
-                _quick(examples)(given(values)(_printed(target)))()
-                return
-            clock = _Clock()
-            while not clock.is_over():
-                _timed()(given(values)(_printed(clock.until_over(target))))()
+        if request.param == "quick":
+            _quick(examples)(given(values)(_printed(target)))()
+            return
+        clock = _Clock()
+        while not clock.is_over():
+            _timed()(given(values)(_printed(clock.until_over(target))))()
 
     return run
 
 
 @pytest.fixture(params=_QUICK_OR_TIMED)
-def fuzz_machine(request: pytest.FixtureRequest) -> FuzzMachine:
+def fuzz_machine(request: pytest.FixtureRequest, long_inputs: None) -> FuzzMachine:
     def run(machine: type[RuleBasedStateMachine], *, examples: int) -> None:
         if request.param == "quick":
             run_state_machine_as_test(machine, settings=_quick(examples))

@@ -10,7 +10,15 @@ from collections.abc import Iterator
 
 import pytest
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, initialize, invariant, rule
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+)
 
 from headwise.config import Config, DataConfig, DecodeConfig, Vocab
 from headwise.data import Subwords
@@ -162,6 +170,7 @@ def machine_for(server: Running) -> type[RuleBasedStateMachine]:
             self._open.append(server.connect())
             return self._open[-1]
 
+        @precondition(lambda self: len(self._open) < 2)
         @rule(target=connections)
         def connect(self) -> socket.socket:
             self._open.append(server.connect())
@@ -170,6 +179,10 @@ def machine_for(server: Running) -> type[RuleBasedStateMachine]:
         @rule(connection=connections, line=request_lines)
         def start_request(self, connection: socket.socket, line: bytes) -> None:
             send(connection, line)
+
+        @rule(connection=connections, line=request_lines, lines=st.lists(headers, max_size=3))
+        def send_head(self, connection: socket.socket, line: bytes, lines: list[bytes]) -> None:
+            send(connection, line + b"".join(lines) + b"\r\n")
 
         @rule(connection=connections, header=headers)
         def send_header(self, connection: socket.socket, header: bytes) -> None:
