@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 AUDIT := .audit
 AUDIT_READY := $(AUDIT)/.ready
 
-.PHONY: setup setup-browser demo check test slow bench docs security-tests audit lock clean
+.PHONY: setup setup-browser demo check test slow fuzz bench docs security-tests audit lock clean
 
 setup: $(READY)
 
@@ -34,6 +34,10 @@ test: $(READY)
 
 slow: $(READY)
 	$(BIN)/pytest -m slow
+
+# A minute of random input for each parser; FUZZ_MINUTES=10 for more.
+fuzz: $(READY)
+	$(BIN)/pytest -m slow tests/fuzz
 
 bench: $(READY)
 	$(BIN)/python benchmarks/step.py

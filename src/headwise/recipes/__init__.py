@@ -68,6 +68,8 @@ def _read(recipe: str | Path) -> tuple[str, str]:
         raise ConfigError(
             f"{path}: not UTF-8 text: {error.reason} at byte {error.start}"
         ) from error
+    except ValueError as error:  # A NUL, or a surrogate that stands for no byte.
+        raise ConfigError(f"{str(recipe)!r:.100} cannot be the name of a file") from error
     except OSError as error:
         if path.suffix == ".toml" or not isinstance(error, FileNotFoundError):
             raise ConfigError(f"{path}: cannot read this recipe: {error.strerror}") from error
