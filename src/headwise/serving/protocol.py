@@ -114,6 +114,10 @@ class GuardedProtocol(H11Protocol):
             # The request was refused before its body had come, and the rest of it is not HTTP.
             self.transport.close()
             return
+        if self.cycle is not None and not self.cycle.response_complete:
+            # The request that the bad bytes belong to is being answered: that would come too late.
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
         content = b'{"error":"this is not a request that HTTP knows"}'
         headers = {
             "Content-Type": "application/json",
