@@ -13,7 +13,7 @@ steps, whatever others have queued. The reasons are in docs/decisions/0011-servi
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from itertools import count
@@ -127,6 +127,14 @@ class _Start(Enum):
     """Once a search has room or ends."""
 
 
+@dataclass(frozen=True)
+class _Waiting:
+    """The requests that wait for a search, the next first, and when that one can start."""
+
+    start: _Start
+    tickets: list[SearchTicket]
+
+
 class Batcher:
     """A model's queue, and the searches that empty it.
 
@@ -234,14 +242,14 @@ class Batcher:
         """Return when there is something to do: at once (0), in some seconds, or when told."""
         if self._has_unwanted or any(each.search.is_ready for each in self._running.values()):
             return 0
-        starts = [start for _, _, start in self._starts()]
+        starts = [waiting.start for waiting in self._waiting().values()]
         if _Start.NOW in starts:
             return 0
         return _LOOK_SECONDS if _Start.SOON in starts else None
 
     def place(self) -> tuple[float, float]:
         """Return the place of the search that is next."""
-        return min(self._next_lanes(self._starts()).values(), default=_FIRST)
+        return min(self._next_lanes(self._waiting()).values(), default=_FIRST)
 
     def turn(self) -> None:
         """Let sentences join one of the searches, and take a step of it."""
@@ -261,13 +269,12 @@ class Batcher:
         with self._driver.changed:
             self._has_unwanted = False
             self._drop_unwanted()
-            starts = self._starts()
-            lanes = self._next_lanes(starts)
+            waiting = self._waiting()
+            lanes = self._next_lanes(waiting)
             lane = min(lanes, key=lambda each: (lanes[each], self._turn_of(each)), default=None)
-            starting = [each for each in starts if each[1:] == (lane, _Start.NOW)]
             newcomers = {}
-            if lane is not None and starting:
-                newcomers = self._newcomers(lane, [ticket for ticket, _, _ in starting])
+            if lane in waiting and waiting[lane].start is _Start.NOW:
+                newcomers = self._newcomers(lane, waiting[lane].tickets)
         if lane is not None and (running := self._running.get(lane)) is not None:
             try:
                 self._go_on(lane, running, newcomers)
@@ -292,23 +299,25 @@ class Batcher:
         is_bulk = load["sentences"] > _LIGHT_SENTENCES or load["tokens"] > _LIGHT_TOKENS
         return _Lane(source.settings, is_bulk)
 
-    def _starts(self) -> list[tuple[SearchTicket, _Lane, _Start]]:
-        """Return when the next sentence of each request that waits can start."""
-        heads: dict[tuple[str, _Lane], tuple[SearchTicket, Source]] = {}
+    def _waiting(self) -> dict[_Lane, _Waiting]:
+        """Return the requests that wait for each search, and when the first of them can start."""
+        tickets: dict[_Lane, list[SearchTicket]] = {}
         for ticket, source in self._queue.heads():
-            heads.setdefault((ticket.client, self._lane(ticket, source)), (ticket, source))
+            tickets.setdefault(self._lane(ticket, source), []).append(ticket)
         # Where a request waits for one of the few searches with other settings to end, none of
         # them takes new sentences, so that one does end.
         ending = {
             lane.is_bulk
-            for _, lane in heads
+            for lane in tickets
             if lane not in self._running and not self._may_begin(lane)
         }
         shares = self._shares()
-        return [
-            (ticket, lane, self._start_of(lane, source, shares, ending))
-            for (_, lane), (ticket, source) in heads.items()
-        ]
+        found = {}
+        for lane, waiting in tickets.items():
+            # No other request overtakes it: they might find room, again and again, and it never.
+            _, first = waiting[0].waiting[0]
+            found[lane] = _Waiting(self._start_of(lane, first, shares, ending), waiting)
+        return found
 
     def _start_of(self, lane: _Lane, source: Source, shares: int, ending: set[bool]) -> _Start:
         running = self._running.get(lane)
@@ -329,17 +338,16 @@ class Batcher:
         others = [each for each in self._running if self._is_other(each)]
         return sum(each.is_bulk == lane.is_bulk for each in others) < _MOST_SEARCHES
 
-    def _next_lanes(
-        self, starts: Iterable[tuple[SearchTicket, _Lane, _Start]]
-    ) -> dict[_Lane, tuple[float, float]]:
+    def _next_lanes(self, waiting: Mapping[_Lane, _Waiting]) -> dict[_Lane, tuple[float, float]]:
         """Return where something can be done, each with its place in the order of turns."""
         clients: dict[_Lane, set[str]] = {}
         for lane, running in self._running.items():
             if running.search.is_ready:
                 clients[lane] = set(running.tokens)
-        for ticket, lane, start in starts:
-            if start is _Start.NOW:
-                clients.setdefault(lane, set()).add(ticket.client)
+        for lane, each in waiting.items():
+            if each.start is _Start.NOW:
+                names = clients.setdefault(lane, set())
+                names.update(ticket.client for ticket in each.tickets)
         turns = self._driver.turns
         # In a search that is ready, all sentences may have been given up.
         return {
@@ -376,7 +384,6 @@ class Batcher:
             if self._lane(ticket, source) != lane:
                 return False
             if not running.has_room(source, shares):
-                # Shorter ones might find room, again and again, and this one never would.
                 return None
             number = next(self._numbers)
             newcomers[number] = _Sentence(ticket, place, source)

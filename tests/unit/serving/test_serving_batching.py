@@ -272,6 +272,26 @@ def test_a_long_sentence_is_not_overtaken_by_short_ones(
     run(test)
 
 
+def test_a_request_without_room_is_not_asked_about_again_and_again(
+    slow: Slow, run: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(batching, "_MOST_TOKENS", 400)
+
+    async def test(batcher: Batcher) -> None:
+        slow.is_ready = False
+        first = batcher.submit([[1]], SETTINGS, "a")
+        await until(lambda: len(slow.joined) == 1)
+        long = batcher.submit([[2] * 98], SETTINGS, "b")
+        short = batcher.submit([[3]], SETTINGS, "c")
+        assert batcher.due() is None, "the short one would find room, but the long one is first"
+        slow.is_ready = True
+        slow.tell()
+        await asyncio.gather(first.future, long.future, short.future)
+        assert slow.joined == [[[1]], [[2] * 98], [[3]]]
+
+    run(test)
+
+
 def test_a_search_that_nobody_wants_is_kept_until_it_has_ended(slow: Slow, run: Any) -> None:
     """As of a library that cannot be stopped: its workers are not free before."""
 
@@ -319,7 +339,7 @@ def test_a_bug_fails_the_requests_of_that_moment_and_no_later_ones(
         await until(lambda: len(slow.joined) == 1)
         tickets.append(batcher.submit([[1]], SETTINGS))
         with monkeypatch.context() as bug:
-            bug.setattr(batcher, "_starts", lambda: {}["bug"])
+            bug.setattr(batcher, "_waiting", lambda: {}["bug"])
             bug.setattr(batcher, "due", lambda: 0 if batcher._running else None)
             slow.may.set()
             for ticket in tickets:
