@@ -25,8 +25,8 @@ class GroupingEngine:
         self._begun: set[Future[list[list[Hypothesis]]]] = set()
 
     @property
-    def has_free_worker(self) -> bool:
-        """Whether a group would be searched at once. No group waits: callers choose the next."""
+    def is_free(self) -> bool:
+        """Whether a worker would search a group at once. None waits: callers choose the next."""
         return len(self._begun) < self.workers
 
     def translate(
@@ -116,7 +116,7 @@ class GroupSearch:
 
     def accepts(self, newcomers: int) -> bool:
         """Return whether a worker is free, and has enough to do or has waited for it."""
-        if not self._engine.has_free_worker:
+        if not self._engine.is_free:
             return False
         waited = time.monotonic() - self._idle_since
         return newcomers >= len(self) or waited > _GATHER_SECONDS

@@ -84,7 +84,7 @@ def status_routes(service: Service) -> APIRouter:
     async def health() -> Response:
         if service.is_healthy:
             return JSONResponse({"status": "alive"})
-        return problem(503, f"what computes hangs or has crashed: {_reasons(service)}")
+        return problem(503, f"the server hangs or has crashed: {_reasons(service)}")
 
     @router.get(
         "/readyz", summary="Whether requests are taken", response_model=Status, responses=ERRORS
@@ -112,7 +112,7 @@ def _reasons(service: Service) -> str:
     if not service.is_accepting:
         return "starting or stopping"
     broken = [f"{name} {reason}" for name, reason in service.broken().items()]
-    return ", ".join(broken) or "the thread that computes"
+    return ", ".join(broken) or "the compute thread"
 
 
 def _body(kind: type[BaseModel]) -> dict[str, Any]:
@@ -157,7 +157,7 @@ async def _translate(service: Service, asked: TranslateRequest, request: Request
     if asked.token_scores:
         log_probs = await service.token_log_probs(model, translations, client)
     answer = partial(_answer, model.name, translations, links, log_probs)
-    return _json(await service.between_steps(answer, texts, client))
+    return _json(await service.answered(answer, translations, client))
 
 
 def _answer(

@@ -7,14 +7,14 @@ nor for the rest of one to end.
 Sentences are taken from the queue round-robin by client. A client with much under way is searched
 apart from those with little ("bulk"). The searches of those with little come first, and of each
 kind the one with the client that has had least compute time: a short request is served within a few
-steps, whatever others have queued. The reasons are in docs/decisions/0011-serving.md.
+steps, whatever others have queued. The reasons are in docs/decisions/0013-fair-shares.md.
 """
 
 import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from itertools import count
 from math import ceil, inf
@@ -26,17 +26,14 @@ from headwise.serving.fairness import FairQueue, Ticket
 from headwise.serving.limits import Limits, RefusedError
 from headwise.serving.logs import log_error
 from headwise.serving.metrics import Metrics
+from headwise.serving.rates import Speed
+from headwise.serving.under_way import Lane, Running, SearchTicket, Sentence, Source
 from headwise.tasks.engine import LostError, OngoingSearch
 
 ClientOf = Callable[[int], str]
 BeginSearch = Callable[[SearchSettings, Callable[[], None], ClientOf, bool], OngoingSearch]
 """Begins a search with some settings. It is told what to call once it is ready by itself, how to
 find out which client a sentence is for, and whether it is in bulk."""
-
-_MOST_SENTENCES = 128
-_MOST_TOKENS = 16_384
-"""What a search may have under way: sentences, and tokens: of their hypotheses' sources, and of
-their sources alone if all were as long as the longest."""
 
 _LIGHT_SENTENCES = 8
 _LIGHT_TOKENS = 2048
@@ -52,70 +49,6 @@ _FIRST = (-inf, -inf)
 
 _LOOK_SECONDS = 0.005
 """How often a search that accepts no sentences is asked again."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """A sentence to translate, given as ids, and how to search."""
-
-    ids: list[int]
-    settings: SearchSettings
-
-    @property
-    def tokens(self) -> int:
-        """How much of a search it takes."""
-        return (len(self.ids) + 1) * self.settings.beam
-
-
-SearchTicket = Ticket[Source, list[Hypothesis]]
-
-
-@dataclass(frozen=True)
-class _Lane:
-    """What sentences that are searched together have in common."""
-
-    settings: SearchSettings
-    is_bulk: bool
-
-
-@dataclass(frozen=True, eq=False)
-class _Sentence:
-    ticket: SearchTicket
-    place: int
-    source: Source
-
-
-@dataclass(eq=False)
-class _Running:
-    """A search, its sentences, and how many tokens of them are each client's."""
-
-    search: OngoingSearch
-    sentences: dict[int, _Sentence]
-    tokens: Counter[str] = field(default_factory=Counter)
-    turn: int = 0
-    """When it was last its turn."""
-
-    def has_room(self, source: Source, shares: int) -> bool:
-        size, most_tokens = len(self.sentences), _MOST_TOKENS * shares
-        if not size:
-            return True
-        tokens = self.tokens.total() + source.tokens
-        if size >= _MOST_SENTENCES * shares or tokens > most_tokens:
-            return False
-        longest = max(len(each.source.ids) for each in self.sentences.values())
-        return (size + 1) * (max(longest, len(source.ids)) + 1) <= most_tokens
-
-    def enter(self, number: int, sentence: _Sentence) -> None:
-        self.sentences[number] = sentence
-        self.tokens[sentence.ticket.client] += sentence.source.tokens
-
-    def leave(self, number: int) -> _Sentence:
-        sentence = self.sentences.pop(number)
-        client = sentence.ticket.client
-        self.tokens[client] -= sentence.source.tokens
-        if not self.tokens[client]:
-            del self.tokens[client]
-        return sentence
 
 
 class _Start(Enum):
@@ -152,22 +85,24 @@ class Batcher:
         *,
         default: SearchSettings | None = None,
         shares: Callable[[], int] = lambda: 1,
+        is_free: Callable[[], bool] = lambda: True,
     ) -> None:
         """Take `shares` times as much at once as a single process should have under way.
 
-        `default` are the settings that a search is reserved for.
+        `default` are the settings that a search is reserved for. A search begins only if something
+        `is_free` to compute it.
         """
         self._search, self._limits, self._driver = search, limits, driver
         self._default = default or SearchSettings()
-        self._shares = shares
+        self._shares, self._is_free = shares, is_free
         self._queue: FairQueue[Source, list[Hypothesis]] = FairQueue()
         self._pending: dict[str, Counter[str]] = {}
         """Sentences and tokens of each client, waiting and under way."""
         self._has_unwanted = False  # Whether sentences under way are to be given up.
-        self._running: dict[_Lane, _Running] = {}
+        self._running: dict[Lane, Running] = {}
         self._numbers, self._turns = count(), count()
         self._answers: list[tuple[asyncio.Future[Any], Any]] = []
-        self._speed = _Speed()
+        self._speed = Speed()
         self._done = 0  # Sentences, in this turn.
         self._busy_since: float | None = None
         self._progress_at = time.monotonic()
@@ -268,7 +203,8 @@ class Batcher:
         self._done = 0
         with self._driver.changed:
             self._has_unwanted = False
-            self._drop_unwanted()
+        self._drop_unwanted()
+        with self._driver.changed:
             waiting = self._waiting()
             lanes = self._next_lanes(waiting)
             lane = min(lanes, key=lambda each: (lanes[each], self._turn_of(each)), default=None)
@@ -278,7 +214,7 @@ class Batcher:
         if lane is not None and (running := self._running.get(lane)) is not None:
             try:
                 self._go_on(lane, running, newcomers)
-            except Exception as error:  # Whatever it is, it is this search's: others go on.
+            except Exception as error:  # Fails this search only.
                 log_error("a search has failed")
                 self._end(lane, error)
         for each, running in list(self._running.items()):
@@ -288,20 +224,20 @@ class Batcher:
         self._note_busy()
         self._speed.note(self._done, is_busy=bool(self._running))
 
-    def _turn_of(self, lane: _Lane) -> int:
+    def _turn_of(self, lane: Lane) -> int:
         """Return when it was last a search's turn: a client's own searches take turns."""
         running = self._running.get(lane)
         return -1 if running is None else running.turn
 
-    def _lane(self, ticket: SearchTicket, source: Source) -> _Lane:
+    def _lane(self, ticket: SearchTicket, source: Source) -> Lane:
         """Return which search a sentence belongs to now: its client's load decides."""
         load = self._pending[ticket.client]
         is_bulk = load["sentences"] > _LIGHT_SENTENCES or load["tokens"] > _LIGHT_TOKENS
-        return _Lane(source.settings, is_bulk)
+        return Lane(source.settings, is_bulk)
 
-    def _waiting(self) -> dict[_Lane, _Waiting]:
+    def _waiting(self) -> dict[Lane, _Waiting]:
         """Return the requests that wait for each search, and when the first of them can start."""
-        tickets: dict[_Lane, list[SearchTicket]] = {}
+        tickets: dict[Lane, list[SearchTicket]] = {}
         for ticket, source in self._queue.heads():
             tickets.setdefault(self._lane(ticket, source), []).append(ticket)
         # Where a request waits for one of the few searches with other settings to end, none of
@@ -314,33 +250,38 @@ class Batcher:
         shares = self._shares()
         found = {}
         for lane, waiting in tickets.items():
-            # No other request overtakes it: they might find room, again and again, and it never.
+            # No other overtakes it: else shorter ones could take its room for ever.
             _, first = waiting[0].waiting[0]
-            found[lane] = _Waiting(self._start_of(lane, first, shares, ending), waiting)
+            running = self._running.get(lane)
+            if running is None:
+                start = self._start_of_new(lane)
+            elif not running.has_room(first, shares) or (
+                self._is_other(lane) and lane.is_bulk in ending
+            ):
+                start = _Start.LATER
+            else:
+                size = sum(len(ticket.waiting) for ticket in waiting)
+                start = _Start.NOW if running.search.accepts(size) else _Start.SOON
+            found[lane] = _Waiting(start, waiting)
         return found
 
-    def _start_of(self, lane: _Lane, source: Source, shares: int, ending: set[bool]) -> _Start:
-        running = self._running.get(lane)
-        if running is None:
-            return _Start.NOW if self._may_begin(lane) else _Start.LATER
-        if self._is_other(lane) and lane.is_bulk in ending:
+    def _start_of_new(self, lane: Lane) -> _Start:
+        if not self._may_begin(lane):
             return _Start.LATER
-        if not running.has_room(source, shares):
-            return _Start.LATER
-        return _Start.NOW if running.search.accepts(len(self._queue)) else _Start.SOON
+        return _Start.NOW if self._is_free() else _Start.SOON
 
-    def _is_other(self, lane: _Lane) -> bool:
+    def _is_other(self, lane: Lane) -> bool:
         return lane.settings != self._default
 
-    def _may_begin(self, lane: _Lane) -> bool:
+    def _may_begin(self, lane: Lane) -> bool:
         if not self._is_other(lane):
             return True
         others = [each for each in self._running if self._is_other(each)]
         return sum(each.is_bulk == lane.is_bulk for each in others) < _MOST_SEARCHES
 
-    def _next_lanes(self, waiting: Mapping[_Lane, _Waiting]) -> dict[_Lane, tuple[float, float]]:
+    def _next_lanes(self, waiting: Mapping[Lane, _Waiting]) -> dict[Lane, tuple[float, float]]:
         """Return where something can be done, each with its place in the order of turns."""
-        clients: dict[_Lane, set[str]] = {}
+        clients: dict[Lane, set[str]] = {}
         for lane, running in self._running.items():
             if running.search.is_ready:
                 clients[lane] = set(running.tokens)
@@ -355,14 +296,14 @@ class Batcher:
             for lane, names in clients.items()
         }
 
-    def _newcomers(self, lane: _Lane, starting: list[SearchTicket]) -> dict[int, _Sentence]:
+    def _newcomers(self, lane: Lane, starting: list[SearchTicket]) -> dict[int, Sentence]:
         """Take from the queue what can join a search now; begin it if there is none yet.
 
         `starting` are requests of which something can.
         """
         running = self._running.get(lane)
         if running is None:
-            sentences: dict[int, _Sentence] = {}
+            sentences: dict[int, Sentence] = {}
             try:
                 search = self._search(
                     lane.settings,
@@ -375,9 +316,9 @@ class Batcher:
                 for ticket in starting:
                     self._give_up(ticket, error)
                 return {}
-            running = self._running[lane] = _Running(search, sentences)
+            running = self._running[lane] = Running(search, sentences)
             self._progress_at = time.monotonic()
-        newcomers: dict[int, _Sentence] = {}
+        newcomers: dict[int, Sentence] = {}
         shares = self._shares()
 
         def starts(ticket: SearchTicket, place: int, source: Source) -> bool | None:
@@ -386,14 +327,14 @@ class Batcher:
             if not running.has_room(source, shares):
                 return None
             number = next(self._numbers)
-            newcomers[number] = _Sentence(ticket, place, source)
+            newcomers[number] = Sentence(ticket, place, source)
             running.enter(number, newcomers[number])
             return True
 
         self._queue.take(starts)
         return newcomers
 
-    def _go_on(self, lane: _Lane, running: _Running, newcomers: dict[int, _Sentence]) -> None:
+    def _go_on(self, lane: Lane, running: Running, newcomers: dict[int, Sentence]) -> None:
         """Let sentences join a search, and take a step of it."""
         # Not the time on the clock, most of which other threads may have had.
         began, running.turn = time.thread_time(), next(self._turns)
@@ -414,7 +355,7 @@ class Batcher:
                 seconds = time.thread_time() - began
                 self._driver.turns.charge(clients, seconds, is_bulk=lane.is_bulk)
 
-    def _take(self, running: _Running, found: Found) -> None:
+    def _take(self, running: Running, found: Found) -> None:
         """Note what was found; a ticket that has everything is ready to be answered."""
         for number, hypotheses in found:
             if not hypotheses:
@@ -427,13 +368,13 @@ class Batcher:
             if not ticket.missing:
                 self._answers.append((ticket.future, ticket.in_order))
 
-    def _leave(self, running: _Running, number: int) -> _Sentence:
+    def _leave(self, running: Running, number: int) -> Sentence:
         sentence = running.leave(number)
         with self._driver.changed:
             self._settle(sentence.ticket.client, [sentence.source])
         return sentence
 
-    def _lose(self, running: _Running, number: int, error: Exception) -> None:
+    def _lose(self, running: Running, number: int, error: Exception) -> None:
         """Fail the request of a sentence; the rest of it is dropped by its caller."""
         self._answers.append((self._leave(running, number).ticket.future, error))
 
@@ -454,7 +395,7 @@ class Batcher:
             if not load["sentences"]:
                 del self._pending[client]
 
-    def _end(self, lane: _Lane, error: Exception) -> None:
+    def _end(self, lane: Lane, error: Exception) -> None:
         """End a search, and fail the requests that it had sentences of."""
         running = self._running.pop(lane)
         for number in list(running.sentences):
@@ -485,31 +426,6 @@ class Batcher:
         answers, self._answers = self._answers, []
         if answers:
             self._driver.tell(self._loop, lambda: resolve(answers))
-
-
-@dataclass
-class _Speed:
-    """Sentences a second, lately, while there was something to do."""
-
-    per_second: float = 0.0
-    _sentences: int = 0
-    _since: float | None = None
-
-    def note(self, sentences: int, *, is_busy: bool) -> None:
-        now = time.monotonic()
-        if self._since is not None:
-            self._sentences += sentences
-            if now - self._since > 1 and self._sentences:
-                self.per_second = self._sentences / (now - self._since)
-                self._since, self._sentences = now, 0
-        elif is_busy:
-            self._since, self._sentences = now, 0
-        if not is_busy:
-            self._since = None
-
-    def seconds_for(self, sentences: int) -> float:
-        """Return how long so many will take; a second where nothing is known yet."""
-        return sentences / self.per_second if self.per_second else 1.0
 
 
 def nan_refusal() -> RefusedError:

@@ -41,16 +41,22 @@ class Calls:
         """End; wait so long for the call that is under way."""
         self._driver.remove(self, seconds)
 
+    def check_room(self, client: str) -> None:
+        """Raise RefusedError where a client has as many calls waiting as its share of the queue.
+
+        For a request that begins. One that was let in is bounded by its cost.
+        """
+        if not self._queue.has_room(client, 1, self._limits.queue):
+            raise RefusedError(
+                429, "too many sentences are waiting: try again in a moment", retry_after=1
+            )
+
     async def results(self, calls: Iterable[Call], client: str) -> list[Any]:
         """Return what calls return, in their order. If this is cancelled, the rest is not made."""
         ticket: Ticket[Call, Any] = Ticket.of(client, calls, self._loop.create_future())
         if not ticket.size:
             return []
         with self._driver.changed:
-            if not self._queue.has_room(client, ticket.size, self._limits.queue):
-                raise RefusedError(
-                    429, "too many sentences are waiting: try again in a moment", retry_after=1
-                )
             self._driver.turns.wake(client)
             self._queue.add(ticket)
             self._driver.wake()
@@ -81,7 +87,7 @@ class Calls:
             ticket.results[place] = call()
             if not ticket.missing:
                 answer = ticket.in_order
-        except Exception as error:  # Whatever it is, it is this request's.
+        except Exception as error:  # Fails this request only.
             answer = error
         with self._driver.changed:
             seconds = time.thread_time() - began

@@ -64,7 +64,7 @@ class Driver(Protocol):
         ...
 
     def has(self, work: Work) -> bool:
-        """Return whether something is done, and has not come to a bad end."""
+        """Return whether something is done, and has not crashed."""
         ...
 
     def remove(self, work: Work, seconds: float) -> None:
@@ -118,8 +118,9 @@ class Computer:
             self.changed.notify_all()
 
     def has(self, work: Work) -> bool:
-        """Return whether something is done, and has not come to a bad end."""
-        return work in self._work
+        """Return whether something is done, and has not crashed."""
+        with self.changed:
+            return work in self._work
 
     def remove(self, work: Work, seconds: float) -> None:
         """Have something done no more; wait so long for the bit that is under way."""
@@ -182,7 +183,7 @@ class Computer:
     def _turn(self) -> None:
         """Give a turn to the work that is next."""
         with self.changed:
-            ready = [each for each in self._work if each.due() == 0]
+            ready = [each for each in list(self._work) if self._due(each) == 0]
             if not ready:
                 return
             work = ready[0] if len(ready) == 1 else min(ready, key=lambda each: each.place())
@@ -192,18 +193,30 @@ class Computer:
             self._under_way, self._turn_began = work, time.monotonic()
         try:
             work.turn()
-        except Exception:  # A bug. Other work goes on, and the server is not healthy any more.
-            log_error("work has crashed")
-            with self.changed:
-                if work in self._work:
-                    self._work.remove(work)
+        except Exception:
+            self._crashed(work)
         finally:
             with self.changed:
                 self._under_way = self._turn_began = None
                 self.changed.notify_all()
 
     def _soonest(self) -> float | None:
-        return min((due for each in self._work if (due := each.due()) is not None), default=None)
+        dues = [self._due(each) for each in list(self._work)]
+        return min((due for due in dues if due is not None), default=None)
+
+    def _due(self, work: Work) -> float | None:
+        try:
+            return work.due()
+        except Exception:
+            self._crashed(work)
+            return None
+
+    def _crashed(self, work: Work) -> None:
+        """Do no more of some work after a bug; other work goes on."""
+        log_error("work has crashed")
+        with self.changed:
+            if work in self._work:
+                self._work.remove(work)
 
 
 def step_back() -> None:

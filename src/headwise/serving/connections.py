@@ -1,8 +1,21 @@
 """How many connections are open: in all, and by each client."""
 
+import time
 from collections import Counter
+from typing import NamedTuple
 
 from headwise.serving.clients import TrustedProxies, client_group
+
+_DELAY_SECONDS = 1.0
+_MOST_DELAYED = 256
+"""How many refused connections are held for a moment, in a moment: each has a file open."""
+
+
+class Refusal(NamedTuple):
+    """What to answer a connection too many, and after how many seconds."""
+
+    answer: bytes
+    seconds: float
 
 
 class OpenConnections:
@@ -11,11 +24,12 @@ class OpenConnections:
     def __init__(self, *, most: int, most_per_client: int, proxies: TrustedProxies) -> None:
         """Exempt trusted proxies from `most_per_client`: each connects for many clients."""
         self.most, self._most_per_client, self._proxies = most, most_per_client, proxies
-        self._total = 0
+        self._total = self._num_delayed = 0
+        self._delayed_since = 0.0
         self._by_client: Counter[str] = Counter()
 
-    def add(self, address: str) -> bytes | None:
-        """Count a connection; return the answer that refuses it, or None if there is room.
+    def add(self, address: str) -> "Refusal | None":
+        """Count a connection; return how to refuse it, or None if there is room.
 
         A refused connection counts, too, until it is removed.
         """
@@ -23,14 +37,19 @@ class OpenConnections:
         self._total += 1
         self._by_client[client] += 1
         if self._total > self.most:
-            return _TOO_MANY
-        if self._by_client[client] > self._most_per_client and not self.is_proxy(address):
-            return _TOO_MANY_FROM_CLIENT
+            return Refusal(_TOO_MANY, 0.0)
+        if self._by_client[client] > self._most_per_client and not self._proxies.trusts(address):
+            # It could open and be refused a thousand a second.
+            return Refusal(_TOO_MANY_FROM_CLIENT, self._delay())
         return None
 
-    def is_proxy(self, address: str) -> bool:
-        """Return whether connections from an address are those of many clients."""
-        return self._proxies.trusts(address)
+    def _delay(self) -> float:
+        """Return for how long to hold a connection before it is refused: not too many at once."""
+        now = time.monotonic()
+        if now - self._delayed_since > _DELAY_SECONDS:
+            self._delayed_since, self._num_delayed = now, 0
+        self._num_delayed += 1
+        return _DELAY_SECONDS if self._num_delayed <= _MOST_DELAYED else 0.0
 
     def remove(self, address: str) -> None:
         """Stop counting a connection that was added."""

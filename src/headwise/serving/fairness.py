@@ -21,8 +21,8 @@ _BULK_CREDIT_SECONDS = 0.02
 """By how much weighted compute time one kind may come before the other after it was idle."""
 _MOST_HEADS = 64
 """How many of a client's requests are looked at to find out whether one can start."""
-_MOST_IDLE_CLIENTS = 1024
-"""How many clients' compute times are kept before those that no longer matter are removed."""
+_MOST_CLIENTS = 1024
+"""How many clients' compute times are kept; those that have been idle for longest go first."""
 
 
 @dataclass(eq=False)
@@ -152,7 +152,8 @@ class FairQueue(Generic[T, R]):
         refused: set[Ticket[T, R]],
     ) -> bool | None:
         tickets = self._tickets[client]
-        for ticket in tickets:
+        # Those that `heads` yields, and no others: else it could name one that another prevents.
+        for ticket in islice(tickets, _MOST_HEADS):
             if ticket in refused:
                 continue
             has_started = starts(ticket, *ticket.waiting[0])
@@ -202,11 +203,10 @@ class Shares:
 
     def wake(self, client: str) -> None:
         """Note that a client has something to compute."""
-        earliest = self._least - _CREDIT_SECONDS
-        if len(self._used) > _MOST_IDLE_CLIENTS:
-            self._used = {name: used for name, used in self._used.items() if used > earliest}
-        used = self._used.get(client, self._least - _NEW_CREDIT_SECONDS)
-        self._used[client] = max(used, earliest)
+        used = self._used.pop(client, self._least - _NEW_CREDIT_SECONDS)
+        self._used[client] = max(used, self._least - _CREDIT_SECONDS)
+        if len(self._used) > 2 * _MOST_CLIENTS:
+            self._used = dict(list(self._used.items())[-_MOST_CLIENTS:])
 
     def least(self, clients: Iterable[str]) -> float:
         """Return the least time that any of these clients has had."""
@@ -242,7 +242,7 @@ class Turns:
         self._shares.wake(client)
 
     def place(self, clients: Iterable[str], *, is_bulk: bool) -> tuple[float, float]:
-        """Return what is compared to find the next of several things to compute: the least is."""
+        """Return a sort key: what has the smallest is computed next."""
         return (self._bulk if is_bulk else self._light), self._shares.least(clients)
 
     def first(self, clients: Iterable[str]) -> str:

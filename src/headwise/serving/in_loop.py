@@ -25,7 +25,7 @@ class InLoop:
         self.wake()
 
     def has(self, work: Work) -> bool:
-        """Return whether something is done, and has not come to a bad end."""
+        """Return whether something is done, and has not crashed."""
         return work in self._work
 
     def remove(self, work: Work, seconds: float) -> None:
@@ -45,15 +45,14 @@ class InLoop:
 
     def _look(self) -> None:
         self._is_scheduled = False
+        is_due = False
         for work in list(self._work):
-            if work.due() == 0:
-                self._turn(work)
-        if any(work.due() == 0 for work in self._work):
+            try:
+                if work.due() == 0:
+                    work.turn()
+                    is_due |= work.due() == 0
+            except Exception:  # A bug. Other work goes on, and the server is not healthy any more.
+                log_error("work has crashed")
+                self._work.remove(work)
+        if is_due:
             self.wake()
-
-    def _turn(self, work: Work) -> None:
-        try:
-            work.turn()
-        except Exception:  # A bug. Other work goes on, and the server is not healthy any more.
-            log_error("work has crashed")
-            self._work.remove(work)

@@ -14,7 +14,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from headwise.serving.clients import client_group
+from headwise.serving.clients import TrustedProxies, client_group
 
 _BUSY = 0.5
 """The part of the loop's time that clients may have together before some are paused."""
@@ -29,19 +29,23 @@ _LONGEST_PAUSE = 1.0
 class LoopTime:
     """The part of the event loop's time that each client has had lately."""
 
-    def __init__(self) -> None:
+    def __init__(self, proxies: TrustedProxies) -> None:
+        """Neither count nor pause trusted proxies: each of them sends for many clients."""
+        self._proxies = proxies
         self._parts: dict[str, tuple[float, float]] = {}
         """Each client's part, and when it was that."""
         self._share, self._look_at = inf, 0.0
 
-    def charge(self, client: str, seconds: float) -> None:
+    def charge(self, address: str, seconds: float) -> None:
         """Count time that the loop has spent for a client."""
-        now = time.monotonic()
+        if self._proxies.trusts(address):
+            return
+        client, now = client_group(address), time.monotonic()
         self._parts[client] = (self._part(client, now) + seconds / _MEMORY_SECONDS, now)
 
-    def pause(self, client: str) -> float:
+    def pause(self, address: str) -> float:
         """Return for how many seconds not to read from a client: mostly 0."""
-        now = time.monotonic()
+        client, now = client_group(address), time.monotonic()
         if now >= self._look_at:
             self._look_at = now + _LOOK_SECONDS
             self._share = self._fair_share(now)
@@ -83,9 +87,10 @@ class Metered:
         if scope["type"] != "http" or not scope.get("client"):
             await self._app(scope, receive, send)
             return
-        client = client_group(scope["client"][0])
+        address = scope["client"][0]
         await _metered(
-            self._app(scope, receive, send), lambda seconds: self._loop_time.charge(client, seconds)
+            self._app(scope, receive, send),
+            lambda seconds: self._loop_time.charge(address, seconds),
         )
 
 

@@ -36,6 +36,11 @@ class ServedModel:
         extra = self.translator.config.decode.max_extra_tokens
         return self.workers.search(self.name, settings, extra, on_ready, client_of, is_bulk)
 
+    @property
+    def is_free(self) -> bool:
+        """Whether a search that begins now is computed now."""
+        return self.workers is not None or self.translator.is_free
+
     def shares(self) -> int:
         """Return how many search with it."""
         return 1 if self.workers is None else max(1, self.workers.num_ready)

@@ -9,12 +9,28 @@ import time
 from typing import Any, ClassVar
 
 import h11
+from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headwise.serving.clients import client_group
 from headwise.serving.connections import OpenConnections
 from headwise.serving.loop_time import LoopTime
 from headwise.serving.unsent import UnsentAnswers
+
+_CONNECTION_SECONDS = 0.0005
+"""What it costs the event loop to accept a connection, about."""
+
+
+class _HeldFlow(FlowControl):
+    """uvicorn's flow control, which reads nothing while a connection is held."""
+
+    is_held = False
+
+    def resume_reading(self) -> None:
+        if self.is_held:
+            self.read_paused = False
+        else:
+            super().resume_reading()
 
 
 class GuardedProtocol(H11Protocol):
@@ -33,9 +49,7 @@ class GuardedProtocol(H11Protocol):
     drain_seconds: ClassVar[float] = 2.0
     """How long the rest of a body is still read, and forgotten, once its request is refused: a
     connection that is closed under a client who is sending may cost it the answer."""
-    refuse_seconds: ClassVar[float] = 1.0
-    """How long a client with too many connections waits to be told so: it could open and be refused
-    a thousand a second."""
+    flow: _HeldFlow
     open_connections: ClassVar[OpenConnections]
     loop_time: ClassVar[LoopTime]
     unsent_answers: ClassVar[UnsentAnswers]
@@ -48,16 +62,22 @@ class GuardedProtocol(H11Protocol):
         self._reading: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
         self._answering: asyncio.TimerHandle | None = None
+        self._is_refused = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        self.flow = _HeldFlow(transport)
+        self.loop_time.charge(self._address, _CONNECTION_SECONDS)
         refusal = self.open_connections.add(self._address)
-        if refusal is not None:
-            transport.pause_reading()
-            self.loop.call_later(self.refuse_seconds, self._refuse, refusal)
-        else:
+        self._is_refused = refusal is not None
+        if refusal is None:
             self._await_request(self.read_seconds)
             self._pause_if_greedy()
+        elif refusal.seconds:
+            self._hold()
+            self.loop.call_later(refusal.seconds, self._refuse, refusal.answer)
+        else:
+            self._refuse(refusal.answer)
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._reading, self._writing, self._answering):
@@ -68,14 +88,14 @@ class GuardedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self.transport.is_closing():
+        if self.transport.is_closing() or self._is_refused:
             return
         if self.cycle is not None and self.cycle.response_complete and self._leaves_answers():
             self.transport.close()  # After the unsent bytes are sent.
             return
         before, began = self.cycle, time.perf_counter()
         super().data_received(data)
-        self.loop_time.charge(self.group, time.perf_counter() - began)
+        self.loop_time.charge(self._address, time.perf_counter() - began)
         self._pause_if_greedy()
         num_waiting = len(self.conn.trailing_data[0])
         if num_waiting > self.most_waiting and not self.transport.is_closing():
@@ -98,13 +118,22 @@ class GuardedProtocol(H11Protocol):
 
     def _pause_if_greedy(self) -> None:
         """Read nothing for a while from a client that takes too much of the event loop's time."""
-        seconds = self.loop_time.pause(self.group)
-        if seconds and not self.open_connections.is_proxy(self._address):
-            self.transport.pause_reading()
+        if not self.flow.is_held and (seconds := self.loop_time.pause(self._address)):
+            self._hold()
             self.loop.call_later(seconds, self._resume)
 
+    def _hold(self) -> None:
+        self.flow.is_held = True
+        # A new connection is read from on after this turn of the loop, on some Pythons even if it
+        # is paused in this one.
+        self.loop.call_soon(self._pause_reading)
+
+    def _pause_reading(self) -> None:
+        if self.flow.is_held and not self.transport.is_closing():
+            self.transport.pause_reading()
+
     def _resume(self) -> None:
-        # uvicorn pauses, too, while a body is not read by the application.
+        self.flow.is_held = False
         if not self.transport.is_closing() and not self.flow.read_paused:
             self.transport.resume_reading()
 
@@ -135,7 +164,9 @@ class GuardedProtocol(H11Protocol):
     def on_response_complete(self) -> None:
         self._request_is_there()
         has_next = bool(self.conn.trailing_data[0])
-        if has_next and self._leaves_answers() and not self.transport.is_closing():
+        # The next request is here already: not to read more would not hold it up.
+        is_greedy = has_next and self.loop_time.pause(self._address) > 0
+        if (is_greedy or (has_next and self._leaves_answers())) and not self.transport.is_closing():
             self.transport.close()
         super().on_response_complete()
         if self.conn.their_state is h11.SEND_BODY:

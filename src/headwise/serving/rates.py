@@ -1,9 +1,10 @@
-"""How much each client may ask for: characters a minute, and requests at once."""
+"""Rates: characters of a client a minute, requests of a client at once, sentences a second."""
 
 import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from math import ceil
 
 from headwise.serving.limits import RefusedError
@@ -74,3 +75,28 @@ class Concurrency:
             self._now[client] -= 1
             if not self._now[client]:
                 del self._now[client]
+
+
+@dataclass
+class Speed:
+    """Sentences a second, lately, while there was something to do."""
+
+    per_second: float = 0.0
+    _sentences: int = 0
+    _since: float | None = None
+
+    def note(self, sentences: int, *, is_busy: bool) -> None:
+        now = time.monotonic()
+        if self._since is not None:
+            self._sentences += sentences
+            if now - self._since > 1 and self._sentences:
+                self.per_second = self._sentences / (now - self._since)
+                self._since, self._sentences = now, 0
+        elif is_busy:
+            self._since, self._sentences = now, 0
+        if not is_busy:
+            self._since = None
+
+    def seconds_for(self, sentences: int) -> float:
+        """Return how long so many will take; a second where nothing is known yet."""
+        return sentences / self.per_second if self.per_second else 1.0

@@ -89,7 +89,7 @@ def make_server(
 ) -> Server:
     """Make a server that is told its sockets when it is run."""
     service = Service(Models(models), limits or Limits(), Metrics())
-    time_of_clients = LoopTime()
+    time_of_clients = LoopTime(proxies or TrustedProxies())
 
     class Protocol(GuardedProtocol):
         read_seconds = service.limits.read_seconds

@@ -24,8 +24,10 @@ from headwise.tasks.translation import Translation, join_alignments
 
 T = TypeVar("T")
 
-_MOST_INLINE = 1000
-"""Characters of texts that are cut and put together in the event loop: a few milliseconds."""
+_MOST_INLINE_CHARACTERS = 1000
+_MOST_INLINE_TOKENS = 10_000
+"""What is cut into sentences, and what is made into an answer, in the event loop: both take a few
+milliseconds."""
 
 _SLICE_TOKENS = 1024
 """How many source and target tokens are scored between two looks at whether to go on."""
@@ -62,6 +64,7 @@ class Service:
                 computer if model.workers is None else in_loop,
                 default=model.translator.settings(),
                 shares=model.shares,
+                is_free=lambda model=model: model.is_free,  # type: ignore[misc]
             )
             for model in models.all
         }
@@ -92,7 +95,7 @@ class Service:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether a restart would not help: what computes neither hangs nor has crashed."""
+        """False where a restart would help: the compute thread or all models hang or crashed."""
         if not self.is_accepting:
             return True  # It starts, or stops.
         return (
@@ -161,10 +164,14 @@ class Service:
             # Every line with text is a sentence at least, which is found out before any is cut.
             lines = sum(bool(line.strip()) for text in texts for line in text.splitlines())
             self._check_cost([translator.longest_output([0])] * lines, width)
+        is_long = sum(map(len, texts)) > _MOST_INLINE_CHARACTERS
+        if is_long:
+            self._bulk_calls.check_room(client)
         prepare = partial(translator.prepare, texts, split=split)
-        prepared = await self.between_steps(prepare, texts, client)
+        prepared = await self.between_steps(prepare, client, is_long=is_long)
         longest = [translator.longest_output(ids) for ids in prepared.sources]
         self._check_cost(longest, width)
+        batcher.check_room(client, len(longest))
         self._rate.take(client, sum(map(len, texts)))
         # No output is longer than its source allows. So a larger minimum changes nothing but the
         # settings, and with them who may be searched together.
@@ -174,19 +181,29 @@ class Service:
             found = await ticket.future
         finally:
             batcher.drop(ticket)
-        return await self.between_steps(partial(translator.finish, prepared, found), texts, client)
+        tokens = sum(len(each.ids) for hypotheses in found for each in hypotheses)
+        finish = partial(translator.finish, prepared, found)
+        return await self.between_steps(finish, client, is_long=tokens > _MOST_INLINE_TOKENS)
 
-    async def between_steps(self, call: Callable[[], T], texts: Sequence[str], client: str) -> T:
-        """Return what a call returns that is made for texts.
+    async def between_steps(self, call: Callable[[], T], client: str, *, is_long: bool) -> T:
+        """Return what a call returns; a long one is made between two steps of the searches.
 
-        For long texts it takes long, and is made between two steps of the searches: here it would
-        hold the event loop, and in another thread Python's lock would hold up every step.
+        Here it would hold the event loop, and in another thread Python's lock would hold up every
+        step.
         """
-        if sum(map(len, texts)) <= _MOST_INLINE:
+        if not is_long:
             return call()
         (result,) = await self._bulk_calls.results([call], client)
         found: T = result
         return found
+
+    async def answered(
+        self, make: Callable[[], T], translations: Sequence[Translation], client: str
+    ) -> T:
+        """Return the answer that a call makes of translations."""
+        parts = [part for each in translations for part in each.parts or (each,)]
+        tokens = sum(len(each.tokens) for part in parts for each in part.candidates)
+        return await self.between_steps(make, client, is_long=tokens > _MOST_INLINE_TOKENS)
 
     async def alignments(
         self, model: ServedModel, translations: Sequence[Translation], client: str
@@ -268,7 +285,7 @@ class Service:
 
     def _calls_for(self, sentences: Sequence[Translation]) -> Calls:
         """Return whose turns calls for some sentences have: those of short requests, or of long."""
-        is_bulk = sum(len(each.source) for each in sentences) > _MOST_INLINE
+        is_bulk = sum(len(each.source) for each in sentences) > _MOST_INLINE_CHARACTERS
         return self._bulk_calls if is_bulk else self._light_calls
 
     def _check_cost(self, longest: Sequence[int], width: int) -> None:

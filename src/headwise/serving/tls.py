@@ -41,6 +41,10 @@ def tls_context(certificate: Path, key: Path) -> ssl.SSLContext:
     return context
 
 
+_HANDSHAKE_SECONDS = 0.002
+"""What a handshake costs the event loop, about."""
+
+
 class TlsProtocol(asyncio.Protocol):
     """Completes the TLS handshake of a connection, then hands it to HTTP.
 
@@ -77,6 +81,7 @@ class TlsProtocol(asyncio.Protocol):
 
     async def _start_http(self) -> None:
         early = _EarlyData()
+        self.http.loop_time.charge(self._address, _HANDSHAKE_SECONDS)
         try:
             transport = await asyncio.get_running_loop().start_tls(
                 self.transport,

@@ -135,9 +135,9 @@ class _Worker:
             self.heard_at = time.monotonic()
         self.under_way[number] = (search, theirs, tokens)
 
-    def is_silent(self, seconds: float) -> bool:
+    def is_silent(self, seconds: float, is_loading: bool) -> bool:
         """Return whether it has something to do, and has said nothing for so long."""
-        is_busy = bool(self.under_way or self.given_up)
+        is_busy = bool(is_loading or self.under_way or self.given_up)
         return is_busy and time.monotonic() - self.heard_at > seconds
 
     def end(self, seconds: float) -> None:
@@ -224,7 +224,9 @@ class Workers:
     def kill_silent(self, seconds: float) -> None:
         """Kill the workers that hang; `watch` has them replaced."""
         for worker in self._workers:
-            if worker.is_silent(seconds) and worker.process.poll() is None:
+            is_loading = not self._is_ready(worker)
+            hangs = worker.is_silent(_START_SECONDS if is_loading else seconds, is_loading)
+            if hangs and worker.process.poll() is None:
                 log("a worker hangs, and is killed")
                 worker.process.kill()
 
@@ -265,7 +267,7 @@ class Workers:
             if self._is_ready(worker) and not worker.transport.get_write_buffer_size()
         }
         if not listening:
-            raise _refusal("is busy" if self.num_ready else "has ended")
+            raise _refusal("all workers are busy" if self.num_ready else "all workers have ended")
         places: dict[int, tuple[_Worker, int]] = {}
         orders: dict[_Worker, Add] = {}
         for number, ids in sources.items():
@@ -325,7 +327,7 @@ class Workers:
         worker.under_way.clear()
         worker.loaded.clear()
         for search, number, _ in lost:
-            search.lose(number, _refusal("has ended"))
+            search.lose(number, _refusal("a worker has ended"))
 
     async def _start_again(self, worker: _Worker) -> bool:
         await asyncio.sleep(2.0 ** min(worker.failures, _MOST_DOUBLINGS))
@@ -439,4 +441,4 @@ def _weights(model: Transformer) -> IO[bytes]:
 
 
 def _refusal(why: str) -> RefusedError:
-    return RefusedError(503, f"what searches {why}: try again in a moment", retry_after=1)
+    return RefusedError(503, f"{why}: try again in a moment", retry_after=1)

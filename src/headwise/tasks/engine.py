@@ -47,6 +47,11 @@ class OngoingSearch(Protocol):
 class Engine(Protocol):
     """What searches for translations: ids in, hypotheses out."""
 
+    @property
+    def is_free(self) -> bool:
+        """Whether a search that begins now is computed now, and waits for no other."""
+        ...
+
     def translate(
         self,
         sources: list[list[int]],

@@ -53,6 +53,11 @@ class TorchEngine:
         self.model = model.eval()
         self._batch_size = batch_size or _BATCH_SENTENCES
 
+    @property
+    def is_free(self) -> bool:
+        """Whether a search that begins now is computed now: its caller takes the steps."""
+        return True
+
     def translate(
         self,
         sources: list[list[int]],

@@ -294,6 +294,11 @@ class Translator:
             trace=self._torch_engine("attention").trace(source_ids, target_ids),
         )
 
+    @property
+    def is_free(self) -> bool:
+        """Whether a search that begins now is computed now."""
+        return self._engine.is_free
+
     def longest_output(self, source: Sequence[int]) -> int:
         """Return how many tokens a source's translation may have."""
         return self.config.model.fitting(len(source) + self.config.decode.max_extra_tokens)

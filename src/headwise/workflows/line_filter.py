@@ -16,6 +16,10 @@ from headwise.errors import DataError
 
 _WINDOW_LINES = 512
 _WINDOW_BYTES = 1 << 20
+_WAKE_SECONDS = 0.5
+"""How often the main thread wakes while it waits for a line. The kernel may deliver a signal to the
+thread that reads; without waking, the main thread would not run its handler."""
+
 _IDLE_SECONDS = 0.05
 
 
@@ -80,10 +84,11 @@ def windows(stream: BufferedIOBase, name: str) -> Iterator[list[bytes]]:
     size = 0
     while True:
         try:
-            line = lines.get(timeout=_IDLE_SECONDS) if window else lines.get()
+            line = lines.get(timeout=_IDLE_SECONDS if window else _WAKE_SECONDS)
         except queue.Empty:
-            yield window
-            window, size = [], 0
+            if window:
+                yield window
+                window, size = [], 0
             continue
         if isinstance(line, _End):
             if window:

@@ -26,7 +26,7 @@ class Engine:
         return future
 
     @property
-    def has_free_worker(self) -> bool:
+    def is_free(self) -> bool:
         return sum(not future.done() for future, _ in self.groups) < self.workers
 
     def end(self, number: int) -> None:
@@ -89,4 +89,4 @@ def test_a_group_of_another_search_leaves_fewer_workers() -> None:
     may_end.set()
     assert [number for number, _ in first.advance()] == [0]
     assert [number for number, _ in second.advance()] == [1]
-    wait_for(lambda: engine.has_free_worker)
+    wait_for(lambda: engine.is_free)

@@ -18,7 +18,7 @@ def test_a_client_has_only_so_many_connections_and_others_have_theirs() -> None:
     assert counted.add("192.0.2.1") is None
     refusal = counted.add("192.0.2.1")
     assert refusal is not None
-    assert refusal.startswith(b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\n")
+    assert refusal.answer.startswith(b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\n")
     assert counted.add("192.0.2.2") is None
     counted.remove("192.0.2.1")
     counted.remove("192.0.2.1")
@@ -39,4 +39,4 @@ def test_a_trusted_proxy_connects_for_many_clients() -> None:
     assert [counted.add("192.0.2.1") for _ in range(4)] == [None] * 4
     refusal = counted.add("192.0.2.1")
     assert refusal is not None
-    assert refusal.startswith(b"HTTP/1.1 503")
+    assert refusal.answer.startswith(b"HTTP/1.1 503")

@@ -7,6 +7,7 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from headwise.serving import loop_time
+from headwise.serving.clients import TrustedProxies
 from headwise.serving.loop_time import LoopTime, Metered
 
 
@@ -26,20 +27,20 @@ def use(times: LoopTime, clock: list[float], parts: dict[str, float], seconds: f
 
 
 def test_a_client_alone_may_have_all_of_it(clock: list[float]) -> None:
-    times = LoopTime()
+    times = LoopTime(TrustedProxies())
     use(times, clock, {"a": 1.0})
     assert times.pause("a") == 0
     assert times.pause("unknown") == 0
 
 
 def test_a_busy_client_is_not_paused_while_the_loop_is_not(clock: list[float]) -> None:
-    times = LoopTime()
+    times = LoopTime(TrustedProxies())
     use(times, clock, {"a": 0.4, "b": 0.05})
     assert (times.pause("a"), times.pause("b")) == (0, 0)
 
 
 def test_those_that_take_more_than_their_share_are_paused(clock: list[float]) -> None:
-    times = LoopTime()
+    times = LoopTime(TrustedProxies())
     use(times, clock, {"hog 1": 0.4, "hog 2": 0.3, "light": 0.02})
     assert 0 < times.pause("hog 2") < times.pause("hog 1") <= 1
     assert times.pause("light") == 0
@@ -48,7 +49,7 @@ def test_those_that_take_more_than_their_share_are_paused(clock: list[float]) ->
 
 
 def test_what_light_clients_leave_goes_to_the_others(clock: list[float]) -> None:
-    times = LoopTime()
+    times = LoopTime(TrustedProxies())
     use(times, clock, {"hog": 0.45} | {f"light {n}": 0.005 for n in range(5)})
     assert times.pause("hog") == 0
     use(times, clock, {"hog": 0.6} | {f"light {n}": 0.005 for n in range(5)})
@@ -57,20 +58,26 @@ def test_what_light_clients_leave_goes_to_the_others(clock: list[float]) -> None
 
 
 def test_clients_that_are_gone_are_forgotten(clock: list[float]) -> None:
-    times = LoopTime()
+    times = LoopTime(TrustedProxies())
     use(times, clock, {f"client {n}": 0.01 for n in range(100)}, seconds=1)
     clock[0] += 60
     times.pause("a")
     assert times._parts == {}
 
 
+def test_a_trusted_proxy_is_neither_counted_nor_paused(clock: list[float]) -> None:
+    times = LoopTime(TrustedProxies(["10.0.0.1"]))
+    use(times, clock, {"10.0.0.1": 0.9, "192.0.2.1": 0.3})
+    assert (times.pause("10.0.0.1"), times.pause("192.0.2.1")) == (0, 0)
+
+
 class Noted(LoopTime):
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(TrustedProxies())
         self.charges: list[tuple[str, float]] = []
 
-    def charge(self, client: str, seconds: float) -> None:
-        self.charges.append((client, seconds))
+    def charge(self, address: str, seconds: float) -> None:
+        self.charges.append((address, seconds))
 
 
 async def nothing(*_: Any) -> Message:

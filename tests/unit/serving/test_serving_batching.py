@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from headwise.decoding import Found, Hypothesis, SearchSettings
-from headwise.serving import batching
+from headwise.serving import batching, rates, under_way
 from headwise.serving.batching import _MOST_SEARCHES, Batcher, ClientOf
 from headwise.serving.compute import Driver, computer
 from headwise.serving.in_loop import InLoop
 from headwise.serving.limits import Limits, RefusedError
 from headwise.serving.metrics import Metrics
+from headwise.serving.rates import Speed
 from headwise.tasks.engine import LostError
 
 Test = Callable[[Batcher], Coroutine[Any, Any, None]]
@@ -236,7 +237,7 @@ def test_a_search_may_take_its_time_and_say_when_it_is_ready(slow: Slow, run: An
 def test_whoever_could_begin_does_not_wait_for_whoever_cannot(
     slow: Slow, run: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(batching, "_MOST_SENTENCES", 1)
+    monkeypatch.setattr(under_way, "_MOST_SENTENCES", 1)
 
     async def test(batcher: Batcher) -> None:
         slow.is_ready = False
@@ -258,7 +259,7 @@ def test_whoever_could_begin_does_not_wait_for_whoever_cannot(
 def test_a_long_sentence_is_not_overtaken_by_short_ones(
     slow: Slow, run: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(batching, "_MOST_TOKENS", 400)  # Of four hypotheses each: a hundred.
+    monkeypatch.setattr(under_way, "_MOST_TOKENS", 400)  # Of four hypotheses each: a hundred.
 
     async def test(batcher: Batcher) -> None:
         slow.may.clear()
@@ -275,7 +276,7 @@ def test_a_long_sentence_is_not_overtaken_by_short_ones(
 def test_a_request_without_room_is_not_asked_about_again_and_again(
     slow: Slow, run: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(batching, "_MOST_TOKENS", 400)
+    monkeypatch.setattr(under_way, "_MOST_TOKENS", 400)
 
     async def test(batcher: Batcher) -> None:
         slow.is_ready = False
@@ -315,7 +316,7 @@ def test_a_search_that_nobody_wants_is_kept_until_it_has_ended(slow: Slow, run: 
 def test_after_an_error_nothing_more_is_searched_for(
     slow: Slow, run: Any, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(batching, "_MOST_SENTENCES", 1)
+    monkeypatch.setattr(under_way, "_MOST_SENTENCES", 1)
 
     async def test(batcher: Batcher) -> None:
         slow.may.clear()  # After the first, which fails at once, none goes on by itself.
@@ -353,8 +354,8 @@ def test_a_bug_fails_the_requests_of_that_moment_and_no_later_ones(
 
 
 def test_a_search_takes_no_more_than_it_may(slow: Slow, run: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr(batching, "_MOST_TOKENS", 40)  # Of four hypotheses each: ten ids and ends.
-    monkeypatch.setattr(batching, "_MOST_SENTENCES", 3)
+    monkeypatch.setattr(under_way, "_MOST_TOKENS", 40)  # Of four hypotheses each: ten ids and ends.
+    monkeypatch.setattr(under_way, "_MOST_SENTENCES", 3)
 
     async def test(batcher: Batcher) -> None:
         # The first is too long for any, and has its turn alone; so are four for three places.
@@ -395,7 +396,7 @@ def test_what_is_lost_is_told_to_its_caller_alone(slow: Slow, run: Any, monkeypa
 def test_several_who_search_take_so_much_more(
     slow: Slow, driver: Driver, monkeypatch: Any, shares: int
 ) -> None:
-    monkeypatch.setattr(batching, "_MOST_SENTENCES", 2)
+    monkeypatch.setattr(under_way, "_MOST_SENTENCES", 2)
 
     async def test() -> None:
         batcher = Batcher("m", slow.search, Limits(), Metrics(), driver, shares=lambda: shares)  # type: ignore[arg-type]
@@ -514,17 +515,41 @@ def test_a_client_with_little_under_way_is_searched_apart_from_one_with_much(
 ) -> None:
     async def test(batcher: Batcher) -> None:
         hog = batcher.submit([LONG] * 9, SETTINGS, "hog")
-        await until(lambda: slow.steps > 0)
-        light = batcher.submit([LONG] * 8, SETTINGS, "innocent")
-        await until(lambda: len(slow.joined) == 2)
-        assert slow.searches == 2
+        await until(lambda: len(slow.joined) == 1)
         also = batcher.submit([LONG] * 2, SETTINGS, "hog")
+        await until(lambda: len(slow.joined) == 2)
+        assert slow.searches == 1
+        light = batcher.submit([LONG] * 8, SETTINGS, "innocent")
         await until(lambda: len(slow.joined) == 3)
         assert slow.searches == 2
         slow.may_end.set()
         await asyncio.gather(hog.future, light.future, also.future)
 
     run(test)
+
+
+def test_a_search_begins_when_something_is_free_to_compute_it(slow: Slow, driver: Driver) -> None:
+    async def test() -> None:
+        free = False
+        slow.may.is_waited_for = driver is computer
+        batcher = Batcher(
+            "m",
+            slow.search,
+            Limits(),
+            Metrics(),
+            driver,
+            is_free=lambda: free,  # type: ignore[arg-type]
+        )
+        batcher.start()
+        ticket = batcher.submit([[1]], SETTINGS)
+        assert batcher.due() not in (0, None), "it is asked again"
+        assert slow.searches == 0
+        free = True
+        driver.wake()
+        assert ids(await ticket.future) == [[1]]
+        batcher.close(5)
+
+    asyncio.run(test())
 
 
 def test_a_nan_fails_its_own_request_alone(slow: Slow, run: Any, monkeypatch: Any) -> None:
@@ -687,8 +712,8 @@ def test_work_that_breaks_in_the_loop_is_in_nobodys_way() -> None:
 
 def test_speed_is_of_sentences_while_there_were_any(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(batching.time, "monotonic", lambda: now)
-    speed = batching._Speed()
+    monkeypatch.setattr(rates.time, "monotonic", lambda: now)
+    speed = Speed()
     assert speed.seconds_for(50) == 1.0
     speed.note(0, is_busy=True)
     for _ in range(5):

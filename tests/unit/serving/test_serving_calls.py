@@ -115,10 +115,11 @@ def test_what_is_cancelled_is_not_computed(own: Computer) -> None:
 def test_calls_count_in_a_queue_that_has_an_end(own: Computer) -> None:
     async def test(calls: Calls, _: Computer) -> None:
         gate, gated = await closed(calls)
-        waiting = asyncio.create_task(calls.results([lambda: 1] * 4, "a"))
+        waiting = asyncio.create_task(calls.results([lambda: 1] * 5, "a"))
         await asyncio.sleep(0)
+        calls.check_room("another")
         with pytest.raises(RefusedError, match="too many sentences are waiting") as caught:
-            await calls.results([lambda: 1] * 2, "a")
+            calls.check_room("a")
         assert (caught.value.status, caught.value.retry_after) == (429, 1)
         gate.open()
         await asyncio.gather(gated, waiting)
