@@ -4,7 +4,9 @@ import json
 from collections.abc import Iterator
 from itertools import count, cycle
 
-BODY_BYTES = 980_000
+LARGE_BYTES = 980_000
+"""Larger than a body may be."""
+BODY_BYTES = 195_000
 """As large as a body may be, almost."""
 LONGEST_MINIMUM = 1_000_000
 """The longest minimum that a request may ask a translation to have."""
@@ -37,18 +39,21 @@ def words(characters: int) -> str:
     return ("ban dora kuti don bara " * (characters // 23 + 1))[:characters].strip()
 
 
-def filled(begin: bytes, piece: bytes, end: bytes) -> bytes:
+def filled(begin: bytes, piece: bytes, end: bytes, size: int = BODY_BYTES) -> bytes:
     """Return a body that repeats a piece until it is as large as a body may be."""
-    return begin + piece * ((BODY_BYTES - len(begin) - len(end)) // len(piece)) + end
+    return begin + piece * ((size - len(begin) - len(end)) // len(piece)) + end
 
 
 def wrong_types() -> Iterator[bytes]:
-    body = filled(b'{"q":[1', b",1", b"]}")
-    return cycle([request(path, body) for path in ("/v1/translate", "/translate")])
+    sizes = (BODY_BYTES, LARGE_BYTES)
+    bodies = [filled(b'{"q":[1', b",1", b"]}", size) for size in sizes]
+    return cycle(
+        [request(path, body) for body in bodies for path in ("/v1/translate", "/translate")]
+    )
 
 
 def odd_json() -> Iterator[bytes]:
-    keys = ",".join(f'"k{number}":0' for number in range(70_000)).encode()
+    keys = ",".join(f'"k{number}":0' for number in range(17_000)).encode()
     bodies = [
         b'{"q":"ban",' + keys + b"}",
         filled(b'{"q":', b"[", b"0"),

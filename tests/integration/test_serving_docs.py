@@ -71,7 +71,8 @@ def test_the_limits_are_those_of_the_document() -> None:
     )
     assert f"of all together | {limits.all_answers_bytes // 10**6} MB |" in document
     assert f"({limits.stop_seconds:g} seconds for that)" in document
-    assert limits.body_bytes == 1_000_000
+    assert f"{limits.body_bytes // 1000} kB, counted" in document
+    assert limits.body_bytes == 20 * limits.characters
 
 
 def instructions() -> dict[str, str]:

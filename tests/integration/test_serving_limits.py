@@ -153,7 +153,7 @@ def refused_while_sending(server: Running, *, chunked: bool, megabytes: int) -> 
         answer = received(connection)
         seconds = time.perf_counter() - begin
         assert answer.startswith(b"HTTP/1.1 413")
-        assert b'{"error":"a body may have 1,000,000 bytes at most"}' in answer
+        assert b'{"error":"a body may have 200,000 bytes at most"}' in answer
         assert seconds < 5
         sender.join(60)
         assert not sender.is_alive()

@@ -196,6 +196,7 @@ def serve(
     if tls_certificate is not None and tls_key is not None:
         tls = tls_context(tls_certificate, tls_key)
     limits = Limits(
+        body_bytes=20 * max_characters,
         characters=max_characters,
         queue=max_queue,
         cost=max_cost,

@@ -40,6 +40,10 @@ _LIGHT_TOKENS = 2048
 """What a client may have waiting and under way before its sentences are searched in bulk:
 sentences, and tokens of their hypotheses' sources."""
 
+_LIGHT_SECONDS = 2.0
+_BULK_BESIDE_LIGHT = 0.25
+"""So long after a client with little has come, a search in bulk takes this part of the usual."""
+
 _MOST_SEARCHES = 2
 """How many searches may be under way, in bulk and not, with settings that are not the model's own.
 The model's own settings have a search of each kind reserved."""
@@ -105,7 +109,7 @@ class Batcher:
         self._speed = Speed()
         self._done = 0  # Sentences, in this turn.
         self._busy_since: float | None = None
-        self._progress_at = time.monotonic()
+        self._progress_at, self._light_at = time.monotonic(), -inf
         self._given_up = metrics.given_up.labels(name)
         self._batches = metrics.batches.labels(name)
         self._seconds = metrics.search_seconds.labels(name)
@@ -247,7 +251,6 @@ class Batcher:
             for lane in tickets
             if lane not in self._running and not self._may_begin(lane)
         }
-        shares = self._shares()
         found = {}
         for lane, waiting in tickets.items():
             # No other overtakes it: else shorter ones could take its room for ever.
@@ -255,7 +258,7 @@ class Batcher:
             running = self._running.get(lane)
             if running is None:
                 start = self._start_of_new(lane)
-            elif not running.has_room(first, shares) or (
+            elif not running.has_room(first, self._room(lane)) or (
                 self._is_other(lane) and lane.is_bulk in ending
             ):
                 start = _Start.LATER
@@ -272,6 +275,14 @@ class Batcher:
 
     def _is_other(self, lane: Lane) -> bool:
         return lane.settings != self._default
+
+    def _room(self, lane: Lane) -> float:
+        """Return how many times the usual a search may have under way.
+
+        A step in bulk is not interrupted: while clients with little come, it is kept short.
+        """
+        has_light = time.monotonic() - self._light_at < _LIGHT_SECONDS
+        return self._shares() * (_BULK_BESIDE_LIGHT if lane.is_bulk and has_light else 1.0)
 
     def _may_begin(self, lane: Lane) -> bool:
         if not self._is_other(lane):
@@ -319,12 +330,14 @@ class Batcher:
             running = self._running[lane] = Running(search, sentences)
             self._progress_at = time.monotonic()
         newcomers: dict[int, Sentence] = {}
-        shares = self._shares()
+        room = self._room(lane)
+        if not lane.is_bulk:
+            self._light_at = time.monotonic()
 
         def starts(ticket: SearchTicket, place: int, source: Source) -> bool | None:
             if self._lane(ticket, source) != lane:
                 return False
-            if not running.has_room(source, shares):
+            if not running.has_room(source, room):
                 return None
             number = next(self._numbers)
             newcomers[number] = Sentence(ticket, place, source)

@@ -9,8 +9,9 @@ from headwise.errors import RequestError
 class Limits:
     """What is served to whom; each has a value that suits a small machine."""
 
-    body_bytes: int = 1_000_000
-    """Most bytes of a request's body."""
+    body_bytes: int = 200_000
+    """Most bytes of a request's body: as JSON, a character has twelve at most, and a key needs few.
+    To parse a megabyte would hold Python's lock for 25 ms."""
     all_bodies_bytes: int = 64_000_000
     """Most bytes of all bodies that are being read at once."""
     keyless_bodies_bytes: int = 4_000_000

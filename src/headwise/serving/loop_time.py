@@ -12,12 +12,18 @@ from collections.abc import Awaitable, Callable, Generator
 from math import exp, inf, log
 from typing import Any
 
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwise.serving.clients import TrustedProxies, client_group
 
-_BUSY = 0.5
-"""The part of the loop's time that clients may have together before some are paused."""
+_BUSY = 0.2
+"""The part of the loop's time that clients may have together before some are paused. The compute
+thread needs Python's lock, too: of the rest, it has what the loop leaves."""
+_REFUND = 0.75
+"""The part of its time that a request is given back once it is answered well: what clients ask for
+is what the server is for, and is limited by what it costs to compute."""
+CONNECTION_SECONDS = 0.0005
+"""What it costs the event loop to accept a connection, about."""
 _MEMORY_SECONDS = 1.0
 _LOOK_SECONDS = 0.05
 """How long the fair share that was found is used."""
@@ -41,7 +47,8 @@ class LoopTime:
         if self._proxies.trusts(address):
             return
         client, now = client_group(address), time.monotonic()
-        self._parts[client] = (self._part(client, now) + seconds / _MEMORY_SECONDS, now)
+        part = self._part(client, now) + seconds / _MEMORY_SECONDS
+        self._parts[client] = (max(0.0, part), now)
 
     def pause(self, address: str) -> float:
         """Return for how many seconds not to read from a client: mostly 0."""
@@ -87,11 +94,22 @@ class Metered:
         if scope["type"] != "http" or not scope.get("client"):
             await self._app(scope, receive, send)
             return
-        address = scope["client"][0]
-        await _metered(
-            self._app(scope, receive, send),
-            lambda seconds: self._loop_time.charge(address, seconds),
-        )
+        address, spent, is_good = scope["client"][0], 0.0, False
+
+        async def watched_send(message: Message) -> None:
+            nonlocal is_good
+            if message["type"] == "http.response.start":
+                is_good = message["status"] < 400
+            await send(message)
+
+        def charge(seconds: float) -> None:
+            nonlocal spent
+            spent += seconds
+            self._loop_time.charge(address, seconds)
+
+        await _metered(self._app(scope, receive, watched_send), charge)
+        if is_good:
+            self._loop_time.charge(address, -_REFUND * (spent + CONNECTION_SECONDS))
 
 
 @types.coroutine

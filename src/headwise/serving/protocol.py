@@ -14,11 +14,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headwise.serving.clients import client_group
 from headwise.serving.connections import OpenConnections
-from headwise.serving.loop_time import LoopTime
+from headwise.serving.loop_time import CONNECTION_SECONDS, LoopTime
 from headwise.serving.unsent import UnsentAnswers
-
-_CONNECTION_SECONDS = 0.0005
-"""What it costs the event loop to accept a connection, about."""
 
 
 class _HeldFlow(FlowControl):
@@ -67,7 +64,7 @@ class GuardedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self.flow = _HeldFlow(transport)
-        self.loop_time.charge(self._address, _CONNECTION_SECONDS)
+        self.loop_time.charge(self._address, CONNECTION_SECONDS)
         refusal = self.open_connections.add(self._address)
         self._is_refused = refusal is not None
         if refusal is None:

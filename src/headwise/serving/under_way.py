@@ -56,7 +56,8 @@ class Running:
     turn: int = 0
     """When it was last its turn."""
 
-    def has_room(self, source: Source, shares: int) -> bool:
+    def has_room(self, source: Source, shares: float) -> bool:
+        """Return whether a sentence may join, where so many times the usual may be under way."""
         size, most_tokens = len(self.sentences), _MOST_TOKENS * shares
         if not size:
             return True

@@ -35,13 +35,13 @@ def test_a_client_alone_may_have_all_of_it(clock: list[float]) -> None:
 
 def test_a_busy_client_is_not_paused_while_the_loop_is_not(clock: list[float]) -> None:
     times = LoopTime(TrustedProxies())
-    use(times, clock, {"a": 0.4, "b": 0.05})
+    use(times, clock, {"a": 0.12, "b": 0.05})
     assert (times.pause("a"), times.pause("b")) == (0, 0)
 
 
 def test_those_that_take_more_than_their_share_are_paused(clock: list[float]) -> None:
     times = LoopTime(TrustedProxies())
-    use(times, clock, {"hog 1": 0.4, "hog 2": 0.3, "light": 0.02})
+    use(times, clock, {"hog 1": 0.2, "hog 2": 0.15, "light": 0.02})
     assert 0 < times.pause("hog 2") < times.pause("hog 1") <= 1
     assert times.pause("light") == 0
     clock[0] += 3
@@ -50,7 +50,7 @@ def test_those_that_take_more_than_their_share_are_paused(clock: list[float]) ->
 
 def test_what_light_clients_leave_goes_to_the_others(clock: list[float]) -> None:
     times = LoopTime(TrustedProxies())
-    use(times, clock, {"hog": 0.45} | {f"light {n}": 0.005 for n in range(5)})
+    use(times, clock, {"hog": 0.16} | {f"light {n}": 0.005 for n in range(5)})
     assert times.pause("hog") == 0
     use(times, clock, {"hog": 0.6} | {f"light {n}": 0.005 for n in range(5)})
     assert times.pause("hog") > 0
@@ -106,6 +106,28 @@ def test_time_in_which_a_request_waits_is_not_counted(monkeypatch: pytest.Monkey
 
     asyncio.run(test())
     assert noted.charges == [("192.0.2.1", 0.5), ("192.0.2.1", 0.25)]
+
+
+def test_requests_that_are_answered_well_are_given_most_of_their_time_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(loop_time.time, "perf_counter", lambda: now[0])
+
+    def charged(status: int) -> float:
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            now[0] += 1.0
+            await send({"type": "http.response.start", "status": status})
+
+        async def send(_: Message) -> None:
+            pass
+
+        noted = Noted()
+        asyncio.run(Metered(app, noted)(scope(), nothing, send))
+        return sum(seconds for _, seconds in noted.charges)
+
+    assert charged(200) == pytest.approx(0.25, abs=0.01)
+    assert charged(413) == 1.0
 
 
 def test_cancelling_and_errors_pass_through() -> None:

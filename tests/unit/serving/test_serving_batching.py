@@ -528,6 +528,25 @@ def test_a_client_with_little_under_way_is_searched_apart_from_one_with_much(
     run(test)
 
 
+def test_a_search_in_bulk_is_kept_small_while_clients_with_little_come(
+    slow: Slow, run: Any, monkeypatch: Any
+) -> None:
+    monkeypatch.setattr(under_way, "_MOST_SENTENCES", 12)
+    monkeypatch.setattr(batching, "_LIGHT_SECONDS", 1000.0)
+
+    async def test(batcher: Batcher) -> None:
+        first = batcher.submit([[1]] * 24, SETTINGS, "hog")
+        await first.future
+        assert [len(joined) for joined in slow.joined] == [12, 12]
+        await batcher.submit([[2]], SETTINGS, "innocent").future
+        second = batcher.submit([[1]] * 12, SETTINGS, "hog")
+        await second.future
+        # The last eight are no longer many.
+        assert [len(joined) for joined in slow.joined[3:]] == [3, 3, 6]
+
+    run(test)
+
+
 def test_a_search_begins_when_something_is_free_to_compute_it(slow: Slow, driver: Driver) -> None:
     async def test() -> None:
         free = False

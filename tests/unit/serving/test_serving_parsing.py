@@ -17,7 +17,7 @@ from headwise.serving.limits import Limits, RefusedError
 from headwise.serving.messages import AttentionRequest, LibreRequest, TranslateRequest
 from headwise.serving.parsing import checked, is_json, read_json
 
-LIMITS = Limits()
+LIMITS = Limits(body_bytes=1_000_000)
 JSON = "application/json"
 URLENCODED = "application/x-www-form-urlencoded"
 MULTIPART = "multipart/form-data; boundary=b"
