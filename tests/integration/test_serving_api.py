@@ -195,7 +195,7 @@ def test_the_client_of_libretranslate_translates(
         ("/v1/translate", {"q": "a", "\ud800": 1}, 400, "?: there is no such field"),
         ("/v1/translate", {"q": "a\0b"}, 400, "a text with a NUL character"),
         ("/v1/translate", {"q": "a\ud800"}, 400, "a text with half of a surrogate pair"),
-        ("/v1/translate", {"q": "😀" * 20_001}, 413, "20,001 characters are too many"),
+        ("/v1/translate", {"q": "😀" * 15_001}, 413, "15,001 characters are too many"),
         ("/v1/translate", {"q": ["a"] * 501}, 413, "501 texts are too many"),
         ("/v1/translate", {"q": "a", "model": "../first"}, 404, "there is no model of that name"),
         ("/v1/translate", {"q": "a", "model": "/etc/passwd\0"}, 404, "there is no model of that"),
@@ -283,7 +283,7 @@ def test_a_megabyte_of_emoji_is_too_long(server: Running) -> None:
     status, answer, _ = server.ask(
         "POST", "/v1/translate", body, {"Content-Type": "application/json"}
     )
-    assert (status, answer["error"][:18]) == (413, "240,000 characters")
+    assert (status, answer["error"]) == (413, "a body may have 200,000 bytes at most")
 
 
 def test_other_methods_and_health(server: Running) -> None:

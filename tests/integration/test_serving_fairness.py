@@ -80,7 +80,7 @@ def test_a_client_may_have_so_many_requests_at_once(trained_run: Path) -> None:
     model = served(trained_run)
     with (
         running([model], limits=Limits(requests=2)) as server,
-        SlowSteps(model.translator, 0.05),
+        SlowSteps(model.translator, 0.02),
     ):
         body = {"q": "kan dun kan", "min_length": 40}
         busy = [Asking("127.0.0.2", server, body) for _ in range(2)]
@@ -94,8 +94,8 @@ def test_a_client_may_have_so_many_requests_at_once(trained_run: Path) -> None:
 
 def test_a_short_request_overtakes_a_long_one_of_another_client(trained_run: Path) -> None:
     model = served(trained_run)
-    with running([model]) as server, SlowSteps(model.translator, 0.03) as steps:
-        hog = Asking("127.0.0.2", server, {"q": "kan dun\n" * 250, "min_length": 45})
+    with running([model]) as server, SlowSteps(model.translator, 0.02) as steps:
+        hog = Asking("127.0.0.2", server, {"q": "kan dun\n" * 150, "min_length": 45})
         wait_for(lambda: steps.count > 2)
         assert ask_from("127.0.0.3", server, {"q": "kan dun"})[0] == 200
         assert not hog.answer, "it was answered while the long request is searched"
@@ -129,7 +129,7 @@ def test_alignment_stops_at_the_deadline(
         return align(translator, translation)
 
     monkeypatch.setattr(Translator, "alignment", slow)
-    with running([served(trained_run)], limits=Limits(deadline=3.0)) as server:
+    with running([served(trained_run)], limits=Limits(deadline=1.5)) as server:
         body = {"q": "kan\ndun\nkan\ndun", "alignment": True}
         assert ask_from("127.0.0.2", server, body)[0] == 504
         may_go_on.set()

@@ -199,7 +199,7 @@ def test_where_one_is_killed_another_takes_its_place(run: Run) -> None:
         assert search.is_ready
         with pytest.raises(LostError) as caught:
             search.advance()
-        assert "has ended: try again in a moment" in str(caught.value.errors[9])
+        assert "ended: try again in a moment" in str(caught.value.errors[9])
         assert (len(search), search.is_ready) == (0, False)
 
     run(test)
@@ -276,7 +276,7 @@ def test_where_all_are_too_busy_only_newcomers_are_sent_away(run: Run) -> None:
         with pytest.raises(LostError) as caught:
             search.advance()
         assert list(caught.value.errors) == [3]
-        assert "is busy: try again in a moment" in str(caught.value.errors[3])
+        assert "are busy: try again in a moment" in str(caught.value.errors[3])
         assert (len(search), search.is_ready) == (2, False)
 
     run(test)
