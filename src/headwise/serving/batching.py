@@ -42,7 +42,9 @@ sentences, and tokens of their hypotheses' sources."""
 
 _LIGHT_SECONDS = 2.0
 _BULK_BESIDE_LIGHT = 0.25
-"""So long after a client with little has come, a search in bulk takes this part of the usual."""
+"""So long after a client with little has come, a search in bulk takes this part of the usual; so
+long after a client had much, it is searched in bulk."""
+_MOST_BULK_CLIENTS = 1024
 
 _MOST_SEARCHES = 2
 """How many searches may be under way, in bulk and not, with settings that are not the model's own.
@@ -102,6 +104,8 @@ class Batcher:
         self._queue: FairQueue[Source, list[Hypothesis]] = FairQueue()
         self._pending: dict[str, Counter[str]] = {}
         """Sentences and tokens of each client, waiting and under way."""
+        self._bulk_until: dict[str, float] = {}
+        """When clients that had much will be searched with those that have little."""
         self._has_unwanted = False  # Whether sentences under way are to be given up.
         self._running: dict[Lane, Running] = {}
         self._numbers, self._turns = count(), count()
@@ -158,6 +162,9 @@ class Batcher:
         with self._driver.changed:
             self.check_room(client, len(items))
             self._driver.turns.wake(client)
+            if len(self._bulk_until) > _MOST_BULK_CLIENTS:
+                now = time.monotonic()
+                self._bulk_until = {c: end for c, end in self._bulk_until.items() if end > now}
             pending = self._pending.setdefault(client, Counter())
             pending["sentences"] += len(items)
             pending["tokens"] += sum(item.tokens for item in items)
@@ -235,9 +242,11 @@ class Batcher:
 
     def _lane(self, ticket: SearchTicket, source: Source) -> Lane:
         """Return which search a sentence belongs to now: its client's load decides."""
-        load = self._pending[ticket.client]
-        is_bulk = load["sentences"] > _LIGHT_SENTENCES or load["tokens"] > _LIGHT_TOKENS
-        return Lane(source.settings, is_bulk)
+        load, now = self._pending[ticket.client], time.monotonic()
+        if load["sentences"] > _LIGHT_SENTENCES or load["tokens"] > _LIGHT_TOKENS:
+            # For a while: one that goes back and forth would be divided between two searches.
+            self._bulk_until[ticket.client] = now + _LIGHT_SECONDS
+        return Lane(source.settings, now < self._bulk_until.get(ticket.client, now))
 
     def _waiting(self) -> dict[Lane, _Waiting]:
         """Return the requests that wait for each search, and when the first of them can start."""

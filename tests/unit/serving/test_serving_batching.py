@@ -541,8 +541,7 @@ def test_a_search_in_bulk_is_kept_small_while_clients_with_little_come(
         await batcher.submit([[2]], SETTINGS, "innocent").future
         second = batcher.submit([[1]] * 12, SETTINGS, "hog")
         await second.future
-        # The last eight are no longer many.
-        assert [len(joined) for joined in slow.joined[3:]] == [3, 3, 6]
+        assert [len(joined) for joined in slow.joined[3:]] == [3, 3, 3, 3]
 
     run(test)
 
