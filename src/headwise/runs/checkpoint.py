@@ -102,7 +102,7 @@ def read_checkpoint(directory: Path | Folder) -> Checkpoint:
 
 
 def describe_weights(directory: Path | Folder) -> dict[str, Tensor]:
-    """Read names, shapes and types of the weights, as tensors that hold no numbers."""
+    """Read names, shapes and types of the weights, as tensors on the meta device."""
     folder = Folder.of(directory)
     with _opened(folder, WEIGHTS) as file:
         return describe_tensors(file, folder.path / WEIGHTS)

@@ -78,7 +78,7 @@ def save_tensors(file: BinaryIO, tensors: Mapping[str, Tensor]) -> str:
 def describe_tensors(
     file: BinaryIO, path: Path, most_header_bytes: int = MOST_HEADER_BYTES
 ) -> dict[str, Tensor]:
-    """Read the header of an open file: its tensors, on the device "meta", which holds no numbers.
+    """Read the header of an open file: its tensors, on the meta device, without data.
 
     The file must have exactly the bytes that its header describes, so that what follows reads no
     more than that.

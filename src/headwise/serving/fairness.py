@@ -230,7 +230,7 @@ class Turns:
 
     A client with little under way is "light", one with much "bulk". By fair shares alone, a client
     that asks for a sentence now and then would wait for a step of each that translates books. Bulk
-    still gets its part, so that no number of short requests can stop it.
+    still gets a fifth, so that short requests cannot starve it.
     """
 
     def __init__(self) -> None:

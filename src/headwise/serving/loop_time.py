@@ -69,7 +69,7 @@ class LoopTime:
     def _fair_share(self, now: float) -> float:
         """Return the most that a client may have, so that all together have no more than `_BUSY`.
 
-        Whoever takes less than that keeps what it takes; the rest is divided evenly.
+        A client that takes less keeps what it takes; the rest is divided evenly.
         """
         parts = {client: self._part(client, now) for client in self._parts}
         self._parts = {c: (part, now) for c, part in parts.items() if part > _LEAST}
