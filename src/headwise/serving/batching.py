@@ -358,8 +358,7 @@ class Batcher:
 
     def _go_on(self, lane: Lane, running: Running, newcomers: dict[int, Sentence]) -> None:
         """Let sentences join a search, and take a step of it."""
-        # Not the time on the clock, most of which other threads may have had.
-        began, running.turn = time.thread_time(), next(self._turns)
+        began, running.turn = self._driver.clock(), next(self._turns)
         if newcomers:
             self._tokens.inc(sum(len(each.source.ids) + 1 for each in newcomers.values()))
             running.search.add({n: each.source.ids for n, each in newcomers.items()})
@@ -374,7 +373,7 @@ class Batcher:
             self._progress_at = time.monotonic()
         if clients:
             with self._driver.changed:
-                seconds = time.thread_time() - began
+                seconds = self._driver.clock() - began
                 self._driver.turns.charge(clients, seconds, is_bulk=lane.is_bulk)
 
     def _take(self, running: Running, found: Found) -> None:

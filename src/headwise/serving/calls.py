@@ -5,7 +5,6 @@ noticed between two of them, and no other client waits for more than one.
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -81,7 +80,7 @@ class Calls:
                 return
             client = self._driver.turns.first(self._queue.clients)
             ticket, place, call = self._queue.pop(client)
-        began = time.thread_time()
+        began = self._driver.clock()
         answer: Any = None
         try:
             ticket.results[place] = call()
@@ -90,7 +89,7 @@ class Calls:
         except Exception as error:  # Fails this request only.
             answer = error
         with self._driver.changed:
-            seconds = time.thread_time() - began
+            seconds = self._driver.clock() - began
             self._driver.turns.charge({client: 1}, seconds, is_bulk=self._is_bulk)
             if isinstance(answer, Exception):
                 self._queue.remove(ticket)

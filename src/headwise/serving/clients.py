@@ -1,12 +1,15 @@
 """Which client a request comes from: the address that limits and logs go by."""
 
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 
 from headwise.errors import ConfigError
 
 _MOST_HOPS = 20
 """Proxies between a client and this server: a header may have thousands of addresses."""
+_LONGEST_ADDRESS = 100
+"""Longer strings are not parsed, nor kept in a cache: a header may have 16 kB."""
 
 
 class TrustedProxies:
@@ -46,13 +49,25 @@ def client_group(address: str) -> str:
 
     A single IPv6 subscriber has at least that many addresses to choose from.
     """
-    parsed = _parsed(address)
+    if len(address) > _LONGEST_ADDRESS:
+        return address
+    return _group(address)
+
+
+@lru_cache(4096)
+def _group(address: str) -> str:
+    parsed = _parse(address)
     if isinstance(parsed, IPv6Address):
         return str(ip_network((parsed, 64), strict=False))
     return address if parsed is None else str(parsed)
 
 
 def _parsed(address: str) -> IPv4Address | IPv6Address | None:
+    return None if len(address) > _LONGEST_ADDRESS else _parse(address)
+
+
+@lru_cache(4096)
+def _parse(address: str) -> IPv4Address | IPv6Address | None:
     try:
         parsed = ip_address(address.partition("%")[0])
     except ValueError:

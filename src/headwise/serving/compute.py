@@ -59,6 +59,10 @@ class Driver(Protocol):
         """Whose turn it is to compute, over all work."""
         ...
 
+    def clock(self) -> float:
+        """Return seconds, to tell how long a turn has computed."""
+        ...
+
     def add(self, work: Work) -> None:
         """Have something done from now on."""
         ...
@@ -105,6 +109,10 @@ class Computer:
             self._calls.append((function, future))
             self._start()
         return future
+
+    def clock(self) -> float:
+        """Return the CPU time of the calling thread: a turn also waits for the GIL."""
+        return time.thread_time()
 
     def add(self, work: Work) -> None:
         """Have something done from now on."""

@@ -236,7 +236,7 @@ class Worker:
 
     def _go_on(self, key: SearchKey) -> None:
         """Let newcomers join a search, and take one step of it."""
-        running, began = self._searches[key], time.thread_time()
+        running, began = self._searches[key], time.perf_counter()
         search, running.turn = running.search, next(self._numbers)
         try:
             if running.waiting and search.accepts(len(running.waiting)):
@@ -248,7 +248,7 @@ class Worker:
             del self._searches[key]
             self._say(Failed(sorted(running.tokens)))
             return
-        seconds = time.thread_time() - began
+        seconds = time.perf_counter() - began
         self._turns.charge(running.clients(), seconds, is_bulk=key.is_bulk)
         for number, _ in found:
             running.tokens.pop(number, None)
