@@ -29,8 +29,9 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/pytest --quiet tests/unit/test_import_order.py
 
+# On all cores; each process has one torch thread (tests/conftest.py).
 test: $(READY)
-	$(BIN)/pytest
+	$(BIN)/pytest --numprocesses auto --dist worksteal
 
 slow: $(READY)
 	$(BIN)/pytest -m slow
