@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "headwise"
 
 ORDER = [
     {"errors"},
-    {"checks", "files", "signals", "visible"},
+    {"checks", "files", "languages", "seeding", "signals", "visible"},
     {"config"},
     {"recipes"},
     {"paper"},

@@ -4,7 +4,6 @@ Paper: §5.1. The order is keyed, not carried: it depends on (seed, epoch) and o
 that there is no state to save and any epoch can be entered anywhere.
 """
 
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -15,6 +14,7 @@ from torch import Tensor
 
 from headwise.config import Vocab
 from headwise.data.shards import Packed, TokenShards
+from headwise.seeding import keyed_generator
 
 _POOL_PAIRS = 200_000
 """Pairs ordered by length together: enough to find neighbours, few enough to start at once."""
@@ -73,7 +73,7 @@ class Batches:
 
     def epoch(self, number: int) -> Iterator[Indices]:
         """Yield the pairs of each batch of an epoch, every usable pair once."""
-        generator = _keyed_generator("batches", self._seed, number)
+        generator = keyed_generator("batches", self._seed, number)
         shuffled = generator.permutation(self._usable)
         for start in range(0, len(shuffled), _POOL_PAIRS):
             pool = shuffled[start : start + _POOL_PAIRS]
@@ -187,8 +187,3 @@ def _padded(packed: Packed, *, before: int | None = None, after: int | None = No
         rows[:, :-1][taken] = ids
         rows[np.arange(len(lengths)), lengths] = after
     return torch.from_numpy(rows)
-
-
-def _keyed_generator(*key: object) -> np.random.Generator:
-    digest = hashlib.blake2b(repr(key).encode(), digest_size=16).digest()
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))

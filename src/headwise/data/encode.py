@@ -1,6 +1,5 @@
 """From raw pairs to token ids: what one process does with one block of lines."""
 
-import hashlib
 from dataclasses import dataclass
 from itertools import chain
 
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 from headwise.config import DataConfig
 from headwise.data.subwords import Subwords
 from headwise.data.text import Block, LineReport, decode_block
+from headwise.seeding import hashed
 
 Packed = tuple[NDArray[np.int64], NDArray[np.int64]]
 """The ids of several sequences in one row, and their lengths."""
@@ -54,7 +54,7 @@ class Encoder:
             held_out = self._is_held_out(source)
             kept[held_out].append((ids[0], ids[1]))
             if self.data.drop_duplicates and not held_out:
-                fingerprints.append(_hash(f"{source}\0{target}"))
+                fingerprints.append(hashed(f"{source}\0{target}"))
         return EncodedBlock(
             train=_packed(kept[False]),
             held_out=_packed(kept[True]),
@@ -78,11 +78,7 @@ class Encoder:
         """Decide by the source alone, so that no sentence is in both parts in any translation."""
         if not self.holdout_share:
             return False
-        return _hash(f"holdout {self.seed} {source}") < self.holdout_share * 2**64
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little")
+        return hashed(f"holdout {self.seed} {source}") < self.holdout_share * 2**64
 
 
 def _packed(pairs: list[tuple[list[int], list[int]]]) -> dict[str, Packed]:

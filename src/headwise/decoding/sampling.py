@@ -1,15 +1,14 @@
 """Draw outputs at random from what the model thinks probable."""
 
-import hashlib
 import math
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from headwise.config import Vocab
 from headwise.decoding.beam import Hypothesis, nan_logits
 from headwise.decoding.settings import S, Step
+from headwise.seeding import keyed_generator
 
 
 def sample(
@@ -29,7 +28,7 @@ def sample(
     keeps the most probable tokens (0: all), `top_p` the fewest that together have that much
     probability. Log-probabilities are the model's own, before any of that.
     """
-    generators = [_generator(key) for key in keys]
+    generators = [keyed_generator("sample", key) for key in keys]
     going_on = torch.arange(limits.shape[0], device=limits.device)
     tokens: list[list[int]] = [[] for _ in keys]
     log_probs = [0.0] * len(keys)
@@ -82,8 +81,3 @@ def _draw(logits: Tensor, uniforms: Tensor, top_k: int, top_p: float) -> Tensor:
     last = probs.count_nonzero(1)[:, None] - 1
     places = torch.minimum(torch.searchsorted(cumulative, wanted, right=True), last)
     return ids.gather(1, places).flatten()
-
-
-def _generator(key: tuple[int, ...]) -> np.random.Generator:
-    digest = hashlib.blake2b(repr(("sample", key)).encode(), digest_size=16).digest()
-    return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))

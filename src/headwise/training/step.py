@@ -1,6 +1,5 @@
 """One forward pass of training: from a batch to its loss."""
 
-import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -9,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.model import Transformer
+from headwise.seeding import keyed_seed
 from headwise.training.loss import smoothed_cross_entropy
 
 
@@ -57,9 +57,7 @@ def keyed_dropout(seed: int, update: int, micro_batch: int) -> Iterator[None]:
     `micro_batch` counts within the global batch of one update, over accumulation and processes,
     so that two processes drop what one process with accumulation 2 would.
     """
-    text = f"dropout {seed} {update} {micro_batch}"
-    digest = hashlib.blake2b(text.encode(), digest_size=8).digest()
     devices = [torch.cuda.current_device()] if torch.cuda.is_initialized() else []
     with torch.random.fork_rng(devices):
-        torch.manual_seed(int.from_bytes(digest, "little"))
+        torch.manual_seed(keyed_seed("dropout", seed, update, micro_batch))
         yield

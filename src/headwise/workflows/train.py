@@ -1,6 +1,5 @@
 """From text, or from prepared data, to a trained run directory."""
 
-import hashlib
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from headwise.runs.environment import describe, record_session
 from headwise.runs.model import check_last_checkpoint
 from headwise.runs.state import TrainingState
 from headwise.runs.weights import load_weights
+from headwise.seeding import keyed_seed
 from headwise.training.distributed import World
 from headwise.training.estimate import estimate, small_batch
 from headwise.training.events import Event, Note
@@ -187,9 +187,8 @@ def _loop(
 
 def _new_model(config: Config, vocab: Vocab) -> Transformer:
     """Draw the first weights, by the seed alone."""
-    digest = hashlib.blake2b(f"weights {config.train.seed}".encode(), digest_size=8).digest()
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(int.from_bytes(digest, "little"))
+        torch.manual_seed(keyed_seed("weights", config.train.seed))
         return Transformer(config.model, vocab)
 
 
