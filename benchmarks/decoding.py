@@ -35,8 +35,8 @@ from headwise.interop.ctranslate2_engine import CTranslate2Engine
 from headwise.interop.ctranslate2_export import export_directory
 from headwise.model import Transformer
 from headwise.runs.directory import RunDirectory
-from headwise.runs.model import load_model
-from headwise.tasks.torch_engine import TorchEngine
+from headwise.tasks.translation.torch_engine import TorchEngine
+from headwise.tasks.translation.trained import load_model
 
 # The penalty and the stop that every engine here has.
 SAME = SearchSettings(beam=4, alpha=0.6, penalty="power", stop="count")

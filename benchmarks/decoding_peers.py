@@ -29,7 +29,7 @@ from headwise.model import Transformer
 from headwise.model.attention import MultiHeadAttention
 from headwise.model.layers import Layer
 from headwise.model.positions import sinusoids
-from headwise.tasks.torch_engine import TorchEngine
+from headwise.tasks.translation.torch_engine import TorchEngine
 
 SCRIPT = Path(__file__).with_name("decoding_marian.py")
 ATTENTIONS = ("sdpa", "eager")

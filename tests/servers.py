@@ -24,7 +24,7 @@ from headwise.serving.limits import Limits
 from headwise.serving.models import ServedModel
 from headwise.serving.server import Server, listen, make_server
 from headwise.serving.tls import tls_context
-from headwise.tasks.translation import Translator
+from headwise.tasks.translation.translator import Translator
 
 TLS = Path(__file__).parent / "tls"
 CERTIFICATE, PRIVATE_KEY = TLS / "certificate.pem", TLS / "key.pem"

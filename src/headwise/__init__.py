@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from headwise.errors import HeadwiseError
     from headwise.model import Transformer, check_batch
     from headwise.recipes import load_recipe
-    from headwise.tasks.translation import Translation, Translator
+    from headwise.tasks.translation.translator import Translation, Translator
     from headwise.training import TrainingStep
     from headwise.workflows.train import train
 
@@ -40,8 +40,8 @@ _HOMES = {
     "ParallelFiles": "headwise.data",
     "TrainingStep": "headwise.training",
     "Transformer": "headwise.model",
-    "Translation": "headwise.tasks.translation",
-    "Translator": "headwise.tasks.translation",
+    "Translation": "headwise.tasks.translation.translator",
+    "Translator": "headwise.tasks.translation.translator",
     "TsvFile": "headwise.data",
     "Vocab": "headwise.config",
     "check_batch": "headwise.model",

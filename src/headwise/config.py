@@ -1,16 +1,20 @@
 """Everything an experiment can vary, with the paper's base model as the defaults.
 
-`Config` has one section for each part: task, data, model, train, decode. An empty recipe is the
-paper's base model; a recipe states only its differences. Sections are frozen, take keywords
-only, and check themselves when they are made, whether by a TOML file, `--set` or Python code.
+`Config` has one section for each part: task, data, model, train, decode. `TASKS` lists the tasks
+and their sections. An empty recipe is the paper's base model; a recipe states only its differences.
+Sections are frozen, take keywords only, and check themselves when they are made, whether by a TOML
+file, `--set` or Python code.
 """
 
 import dataclasses
 import difflib
 import json
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Generic, Literal, Protocol, Self
+
+from typing_extensions import TypeVar
 
 from headwise.checks import (
     check_types,
@@ -34,19 +38,22 @@ WIDEST_BEAM = 10_000
 
 @dataclass(frozen=True, kw_only=True)
 class Vocab:
-    """The sizes of the two vocabularies and the ids that mean something to every part.
+    """The sizes of a model's vocabularies and their special ids.
 
-    Source sequences end in eos; targets start from bos and end in eos.
+    Source sequences end in eos; targets start from `start` and end in eos. A model with a single
+    vocabulary has two equal sizes.
     """
 
     name: ClassVar[str] = "vocab"
 
     source_size: int
     target_size: int
-    pad: ClassVar[int] = 0
-    unk: ClassVar[int] = 1
-    bos: ClassVar[int] = 2
-    eos: ClassVar[int] = 3
+    pad: int = 0
+    unk: int = 1
+    bos: int = 2
+    eos: int = 3
+    start: int = 2
+    """The id that a decoder reads first: our own vocabularies start with bos."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -318,26 +325,38 @@ class DecodeConfig:
         require_at_most(self, WIDEST_BEAM, "beam")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """One experiment: a recipe with every value filled in."""
+class Section(Protocol):
+    """A part of a config: a frozen dataclass that checks itself."""
 
-    task: Literal["translation"] = "translation"
-    data: DataConfig = field(default_factory=DataConfig)
+    name: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+D = TypeVar("D", default=DataConfig)
+S = TypeVar("S", default=DecodeConfig)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(Generic[D, S]):
+    """One experiment: a recipe with every value filled in.
+
+    Which classes `data` and `decode` are is decided by the task. A bare `Config` is translation's.
+    """
+
+    task: str = "translation"
+    data: D = None  # type: ignore[assignment]  # The task's own, with its defaults.
     model: ModelConfig = field(default_factory=ModelConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
-    decode: DecodeConfig = field(default_factory=DecodeConfig)
+    decode: S = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        if self.task != "translation":
-            raise ConfigError(f"task = {self.task!r} must be 'translation'")
-        for name, kind in SECTIONS.items():
+        row = task_row(self.task)
+        for name, kind in row.sections().items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, kind())
             if type(getattr(self, name)) is not kind:
                 raise ConfigError(f"{name} = {getattr(self, name)!r} must be a {kind.__name__}")
-        if self.model.tying == "three-way" and not self.data.joint:
-            raise ConfigError(
-                "model.tying = 'three-way' needs data.joint = true: one matrix, one vocabulary"
-            )
+        row.check(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -350,18 +369,18 @@ class Config:
                 f"format_version = {version} is newer than the {FORMAT_VERSION} that this "
                 "Headwise reads: upgrade Headwise"
             )
-        known = [*SECTIONS, "task", "format_version"]
+        task = values.get("task", cls.task)
+        sections = task_row(task).sections()
+        known = [*sections, "task", "format_version"]
         for key in values:
             if key not in known:
-                raise ConfigError(unknown_key(key, [*known, *all_keys()]))
-        sections: dict[str, Any] = {
+                raise ConfigError(unknown_key(key, [*known, *all_keys(task)]))
+        built: dict[str, Any] = {
             name: _build_section(kind, values[name])
-            for name, kind in SECTIONS.items()
+            for name, kind in sections.items()
             if name in values
         }
-        if "task" in values:
-            sections["task"] = values["task"]
-        return cls(**sections)
+        return cls(task=task, **built)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the tables of the recipe that builds exactly this config."""
@@ -378,15 +397,58 @@ class Config:
         return "\n".join(lines) + "\n"
 
 
-Section = DataConfig | ModelConfig | TrainConfig | DecodeConfig
-SECTIONS: dict[str, type[Section]] = {
-    kind.name: kind for kind in (DataConfig, ModelConfig, TrainConfig, DecodeConfig)
+AnyConfig = Config[Any, Any]
+"""The config of any task, for code that serves them all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRow:
+    """One row of the table of tasks."""
+
+    data: type[Section]
+    decode: type[Section]
+    module: str
+    """The task as "module:object". It is imported when it is needed: most of it needs torch."""
+    inputs: str
+    """Its options on the command line as "module:object", which must import quickly."""
+    check: Callable[[AnyConfig], None] = lambda _: None
+    """Raises ConfigError where sections do not fit each other."""
+
+    def sections(self) -> dict[str, type[Section]]:
+        """Return the classes of a config's sections by their names."""
+        kinds: tuple[type[Section], ...] = (self.data, ModelConfig, TrainConfig, self.decode)
+        return {kind.name: kind for kind in kinds}
+
+
+def _check_translation(config: AnyConfig) -> None:
+    if config.model.tying == "three-way" and not config.data.joint:
+        raise ConfigError(
+            "model.tying = 'three-way' needs data.joint = true: one matrix, one vocabulary"
+        )
+
+
+TASKS: dict[str, TaskRow] = {
+    "translation": TaskRow(
+        data=DataConfig,
+        decode=DecodeConfig,
+        module="headwise.tasks.translation.task:TASK",
+        inputs="headwise.tasks.translation.inputs:INPUTS",
+        check=_check_translation,
+    ),
 }
 
 
-def all_keys() -> list[str]:
+def task_row(task: object) -> TaskRow:
+    """Return a task's row of the table."""
+    if not isinstance(task, str) or task not in TASKS:
+        raise ConfigError(f"task = {task!r} is unknown: there is {', '.join(map(repr, TASKS))}")
+    return TASKS[task]
+
+
+def all_keys(task: object = "translation") -> list[str]:
     """List every key that `--set` takes, as section.key."""
-    return ["task"] + [f"{name}.{key}" for name, kind in SECTIONS.items() for key in _keys(kind)]
+    sections = task_row(task).sections()
+    return ["task"] + [f"{name}.{key}" for name, kind in sections.items() for key in _keys(kind)]
 
 
 def _build_section(kind: type[Section], table: Any) -> Section:

@@ -10,7 +10,7 @@ import pytest
 from headwise.files import replaced_directory
 from headwise.runs.checkpoint import read_weights, write_weights
 from headwise.runs.directory import RunDirectory
-from headwise.tasks.translation import Translator
+from headwise.tasks.translation.translator import Translator
 from headwise.workflows.report import report
 from headwise.workflows.train import train
 from tests.small_runs import small_config, write_text

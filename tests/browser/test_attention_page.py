@@ -7,7 +7,7 @@ import pytest
 
 from headwise.inspect.attention import AttentionRecord, attention_record
 from headwise.inspect.attention_page import render_attention
-from headwise.tasks.translation import Translator
+from headwise.tasks.translation.translator import Translator
 from tests.browser.conftest import OpenPage
 
 HOSTILE = "</script><img src=x onerror=alert(1)> <b>&amp; ${1} '\""

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headwise.inspect.attention import AttentionRecord, attention_record
-from headwise.tasks.translation import Translator
+from headwise.tasks.translation.translator import Translator
 from tests.browser.conftest import OpenPage
 from tests.watching import wait_until
 

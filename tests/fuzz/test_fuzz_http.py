@@ -25,8 +25,8 @@ from headwise.data import Subwords
 from headwise.model import Transformer
 from headwise.serving.limits import Limits
 from headwise.serving.models import ServedModel
-from headwise.tasks.torch_engine import TorchEngine
-from headwise.tasks.translation import Translator
+from headwise.tasks.translation.torch_engine import TorchEngine
+from headwise.tasks.translation.translator import Translator
 from tests.conftest import model_config
 from tests.fuzz.conftest import Fuzz, FuzzMachine
 from tests.fuzz.mutations import EXTREMES, mutated, mutated_json

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from headwise.config import DataConfig
+from headwise.config import DataConfig, Vocab
 from headwise.data import ShardWriter, Subwords, TokenShards, load_subwords, save_subwords
 from headwise.data.batches import Batches
+from headwise.data.pairs import PAIR_FIELDS, collate_pairs
 from headwise.interop.ctranslate2_files import Manifest, read_sealed, read_vocabularies, seal
 from tests.fuzz.conftest import Fuzz
 from tests.fuzz.contract import result_or_refusal
@@ -34,12 +35,12 @@ def shards(tmp_path: Path) -> Path:
 def use_shards(directory: Path) -> None:
     """Open the shards, check them as training does, and read their batches."""
     opened = TokenShards(directory)
-    opened.verify()
+    opened.verify(SIZES)
     for stream in SIZES:
         opened.sequence(stream, len(opened) - 1)
-    batches = Batches(opened, batch_tokens=100, seed=1)
+    batches = Batches(opened, PAIR_FIELDS, batch_tokens=100, seed=1)
     for pairs in batches.epoch(0):
-        batches.collate(pairs)
+        collate_pairs(batches.read(pairs), Vocab.shared(1000))
 
 
 def test_shard_manifests(fuzz: Fuzz, shards: Path) -> None:

@@ -11,8 +11,8 @@ from headwise.data import TokenShards
 from headwise.decoding import SearchSettings
 from headwise.runs.directory import RunDirectory
 from headwise.runs.metrics import read_metrics
-from headwise.runs.model import load_model
-from headwise.tasks.torch_engine import TorchEngine
+from headwise.tasks.translation.torch_engine import TorchEngine
+from headwise.tasks.translation.trained import load_model
 from headwise.workflows.translators import load_translator
 from tests.conftest import Headwise
 from tests.small_runs import write_text

@@ -21,7 +21,7 @@ from headwise.runs.directory import RunDirectory
 from headwise.serving.keys import Keys, add_key
 from headwise.serving.limits import Limits
 from headwise.serving.models import ServedModel
-from headwise.tasks.translation import Candidate, Translator
+from headwise.tasks.translation.translator import Candidate, Translator
 from headwise.workflows.serve import load_served, printable_name
 from tests.servers import Running, in_languages, running, served
 from tests.small_runs import WORDS

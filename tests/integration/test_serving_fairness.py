@@ -14,7 +14,7 @@ from headwise.errors import ConfigError
 from headwise.serving.compute import Computer, computer
 from headwise.serving.limits import Limits
 from headwise.serving.server import make_server
-from headwise.tasks.translation import Translation, Translator
+from headwise.tasks.translation.translator import Translation, Translator
 from tests.servers import Running, SlowSteps, running, served, wait_for
 
 Answer = tuple[int, Any, http.client.HTTPMessage]

@@ -17,7 +17,7 @@ import pytest
 from headwise.serving.batching import _MOST_SEARCHES
 from headwise.serving.limits import Limits
 from headwise.serving.protocol import GuardedProtocol
-from headwise.tasks.translation import Translator
+from headwise.tasks.translation.translator import Translator
 from tests.servers import Running, SlowSteps, running, served, start_serve, wait_for
 from tests.small_runs import WORDS
 

@@ -36,9 +36,9 @@ from headwise.serving.worker import (
     packed,
 )
 from headwise.serving.workers import Workers, WorkerSearch, _Worker
-from headwise.tasks.engine import LostError
-from headwise.tasks.torch_engine import TorchEngine
-from headwise.tasks.translation import Translator
+from headwise.tasks.translation.engine import LostError
+from headwise.tasks.translation.torch_engine import TorchEngine
+from headwise.tasks.translation.translator import Translator
 from tests.conftest import Headwise, model_config
 from tests.servers import Running, running, served, start_serve, wait_for
 

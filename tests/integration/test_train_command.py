@@ -99,7 +99,10 @@ def test_plot_takes_a_run(finished: Path, tmp_path: Path, headwise: Headwise) ->
         (["nonsense", "--run", "r"], "no recipe and no file 'nonsense'"),
         (["--src", "a", "--run", "r"], "1 source files and 0 target files"),
         (["--src", "a", "--tgt", "b", "--run", "r"], "a: cannot be read: No such file"),
-        (["--src", "a", "--tgt", "b", "--data", "d", "--run", "r"], "either text or --data"),
+        (
+            ["--src", "a", "--tgt", "b", "--data", "d", "--run", "r"],
+            "either files to train on or --data",
+        ),
         (["--data", "d", "--run", "r"], "manifest.json: cannot be read"),
         (["--data", "d", "--run", "r", "--device", "warp"], "--device warp: torch knows no such"),
         (["--data", "d", "--run", "r", "--device", "cuda"], "--device cuda: this torch sees no"),
@@ -157,7 +160,7 @@ def test_doctor_says_what_a_run_takes_and_what_is_wrong_with_a_text(
         "speed",
         "recipe",
         "needs",
-        "text",
+        "files",
     ]
     assert "203 pairs: " in lines[5]
     assert f"left out 1 of 203 pairs: an empty side ({source}:201)" in output

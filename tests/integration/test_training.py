@@ -24,15 +24,17 @@ from headwise.runs.checkpoint import read_checkpoint, read_state, read_weights
 from headwise.runs.checkpoints import average, choose
 from headwise.runs.directory import RunDirectory
 from headwise.runs.metrics import read_metrics
-from headwise.runs.model import load_model
 from headwise.runs.weights import load_weights
-from headwise.tasks.torch_engine import TorchEngine
+from headwise.tasks.translation.bleu import TranslationEvaluator
+from headwise.tasks.translation.task import TASK
+from headwise.tasks.translation.torch_engine import TorchEngine
+from headwise.tasks.translation.trained import load_model
 from headwise.training.distributed import World
 from headwise.training.estimate import _ROUNDS, Estimate
 from headwise.training.events import Event, Note, Saved, Updated, Validated
 from headwise.training.step import TrainingStep
-from headwise.training.validation_bleu import ValidationBleu
-from headwise.workflows.new_run import training_batches
+from headwise.training.task import ValidationData
+from headwise.workflows.runs import training_batches
 from headwise.workflows.train import train
 from tests.small_runs import digest, digests, small_config, write_text
 
@@ -341,7 +343,7 @@ def test_prepared_data_gives_the_same_run_as_its_text(
     notes: list[str] = []
     with pytest.raises(KilledError):
         train(config, run, on_event=noting(killer(7), notes))
-    assert f"the run's text is in {tmp_path / 'prepared'}, as its origin.json says" in notes
+    assert f"the run's data is in {tmp_path / 'prepared'}" in notes
     train(config, run, data=tmp_path / "moved")
     assert digests(run) == digests(undisturbed)
     prepare(write_text(tmp_path, seed=2), config, tmp_path / "other")
@@ -405,7 +407,7 @@ def test_fine_tuning_starts_from_the_weights_and_subwords_of_another_run(
     with pytest.raises(CheckpointError, match="is of another model"):
         train(small_config("model.num_layers=2"), tmp_path / "b", text=text, init_from=undisturbed)
     prepare(text, config, tmp_path / "prepared")
-    with pytest.raises(ConfigError, match="was cut into other subwords"):
+    with pytest.raises(ConfigError, match="was made with another tokenizer"):
         train(config, tmp_path / "c", data=tmp_path / "prepared", init_from=undisturbed)
     with pytest.raises(CheckpointError, match="nowhere does not exist"):
         train(config, tmp_path / "d", text=text, init_from=tmp_path / "nowhere")
@@ -473,15 +475,18 @@ def test_every_limit_ends_a_run(
 def test_bleu_decides_which_checkpoint_is_best(
     text: ParallelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scores = iter([3.0, 9.0, 5.0])
-    monkeypatch.setattr(ValidationBleu, "measure", lambda *_: next(scores))
+    scores = iter([3.0, 9.0, 5.0, 6.0])  # The last is the average's.
+    monkeypatch.setattr(TranslationEvaluator, "measure", lambda *_: {"bleu": next(scores)})
     events: list[Event] = []
     config, run = small_config("train.bleu_pairs=5"), tmp_path / "run"
     report = train(config, run, text=text, on_event=events.append)
     assert report.state.best_step == 8
     assert choose(RunDirectory(run), "best") == RunDirectory(run).step_directory(8)
     validated = [e for e in events if isinstance(e, Validated)]
-    assert [(e.bleu, e.is_best) for e in validated] == [(3.0, True), (9.0, True), (5.0, False)]
+    found = [(e.result.figures["bleu"], e.is_best) for e in validated]
+    assert found == [(3.0, True), (9.0, True), (5.0, False)]
+    assert report.averaged is not None
+    assert report.averaged.figures["bleu"] == 6.0
     lines = read_metrics(run / "metrics.jsonl")
     assert [line["bleu"] for line in lines if line["kind"] == "valid"] == [3.0, 9.0, 5.0]
 
@@ -490,9 +495,11 @@ def test_validation_bleu_is_that_of_greedy_translations(trained_run: Path) -> No
     run = RunDirectory(trained_run)
     config = load_recipe(run.config_file, ["train.bleu_pairs=10"])
     trained, shards = load_model(run), TokenShards(trained_run / "data" / "valid")
-    measured = ValidationBleu(training_batches(shards, config), shards, trained.target, config)
+    batches = training_batches(shards, config, TASK)
+    data = ValidationData(shards=shards, batches=batches, folder=run.folder)
     trained.model.train()
-    score = measured.measure(trained.model, World(rank=0, size=1, device=torch.device("cpu")))
+    alone = World(rank=0, size=1, device=torch.device("cpu"))
+    score = TASK.evaluator(data, config).measure(trained.model, 1.0, alone)["bleu"]
     assert trained.model.training
     texts = [
         [trained.target.decode(shards.sequence(side, n).tolist()) for n in range(10)]

@@ -5,7 +5,7 @@ from itertools import islice
 from typing import Any
 
 from headwise.serving.limits import Limits
-from headwise.tasks.translation import _LONGEST_MINIMUM
+from headwise.tasks.translation.translator import _LONGEST_MINIMUM
 from tests.attacks import page, payloads
 from tests.attacks.innocent import Answers
 from tests.attacks.run import ALL, HOLDING

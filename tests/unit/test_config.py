@@ -87,7 +87,7 @@ def test_a_wrong_value_is_one_clear_error(key: str, value: object, complaint: st
         ("[model]\nd_k = ,", r"r\.toml: not valid TOML: .*line 2"),
         ("x = " + "[" * 5000, r"r\.toml: not valid TOML"),
         ("x = " + "9" * 5000, r"r\.toml: not valid TOML"),
-        ("task = 'chess'", r"r\.toml: task = 'chess' must be 'translation'"),
+        ("task = 'chess'", r"r\.toml: task = 'chess' is unknown: there is 'translation'"),
         ("format_version = 2", r"r\.toml: format_version = 2 is newer than the 1 .*: upgrade"),
         ("format_version = 'x'", r"r\.toml: format_version = 'x' must be a whole"),
     ],

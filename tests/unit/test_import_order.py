@@ -17,9 +17,10 @@ ORDER = [
     {"runs"},
     {"decoding"},
     {"evaluation"},
+    {"training"},
     {"tasks"},
     {"inspect", "interop"},
-    {"training", "serving"},
+    {"serving"},
     {"workflows"},
     {"cli"},
 ]

@@ -61,7 +61,7 @@ def attention(
     """Show which words a model looks at, for a sentence and its translation."""
     from headwise.inspect.attention_file import write_attention
     from headwise.inspect.figures import kind_of
-    from headwise.tasks.translation import Translator
+    from headwise.tasks.translation.translator import Translator
 
     kind_of(out)  # Before the model is loaded, which takes a while.
     translator = Translator.load(run, checkpoint=checkpoint)

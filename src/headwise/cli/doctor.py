@@ -1,12 +1,11 @@
 """`headwise doctor`: this machine, a recipe on it, and what is wrong with a text."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headwise.cli.output import show
-from headwise.cli.text_options import counts, text_options, training_text, validation_text
+from headwise.cli.text_options import text_options, training_files, validation_files
 from headwise.visible import visible
 
 if TYPE_CHECKING:
@@ -28,17 +27,11 @@ Examples:
 @click.option("--device", help="cpu, cuda, ...; an accelerator if there is one.")
 def doctor(
     recipe: str,
-    sources: tuple[Path, ...],
-    targets: tuple[Path, ...],
-    valid_src: tuple[Path, ...],
-    valid_tgt: tuple[Path, ...],
-    tsv: Path | None,
-    valid_tsv: Path | None,
-    columns: tuple[int, int],
     lenient: bool,
     processes: int | None,
     overrides: tuple[str, ...],
     device: str | None,
+    **files: Any,
 ) -> None:
     """Say what a recipe would take on this machine, and what in a text would be left out.
 
@@ -49,15 +42,14 @@ def doctor(
     from headwise.recipes import load_recipe
 
     config = load_recipe(recipe, overrides)
-    text = training_text(sources, targets, tsv, columns)
-    valid = validation_text(valid_src, valid_tgt, valid_tsv, columns)
+    source, valid = training_files(config, files), validation_files(config, files)
 
     from headwise.workflows.doctor import diagnose
 
     with watch() as watcher:
         diagnosis = diagnose(
             config,
-            text=text,
+            source=source,
             valid=valid,
             device=device,
             processes=processes,
@@ -87,15 +79,12 @@ def _lines(diagnosis: "Diagnosis", recipe: str) -> list[str]:
     ]
     for line, is_warning in estimate_lines(diagnosis.estimate):
         lines.append(f"{'warning' if is_warning else 'needs':<10}{line}")
-    report = diagnosis.text
-    if report is None:
+    if diagnosis.files is None:
         return lines
-    lines.append(
-        f"text      {report.train.pairs:,} pairs: {report.train_pairs:,} to train on, "
-        f"{report.valid_pairs:,} to validate on; {diagnosis.padding:.1%} padding"
-    )
-    lines += [f"          {sentence}" for sentence in counts(report.train)]
-    lines += [f"          validation text: {sentence}" for sentence in counts(report.valid)]
+    first, *others = diagnosis.files.lines()
+    lines.append(f"files     {first}; {diagnosis.padding:.1%} padding")
+    lines += [f"          {sentence}" for sentence in others]
     if diagnosis.too_long:
-        lines.append(f"          {diagnosis.too_long:,} pairs are longer than train.batch_tokens")
+        longer = f"{diagnosis.too_long:,} {diagnosis.unit} are longer than train.batch_tokens"
+        lines.append(f"          {longer}")
     return lines

@@ -1,6 +1,7 @@
 """`headwise prepare`: text files to subwords and stored token ids."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -9,8 +10,8 @@ from headwise.cli.text_options import (
     FILE,
     summary,
     text_options,
-    training_text,
-    validation_text,
+    training_files,
+    validation_files,
 )
 
 EPILOG = """\b
@@ -33,39 +34,33 @@ are held out, by source sentence. `headwise config` lists the settings under [da
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change one value.")
 def prepare(
     recipe: str,
-    sources: tuple[Path, ...],
-    targets: tuple[Path, ...],
-    valid_src: tuple[Path, ...],
-    valid_tgt: tuple[Path, ...],
-    tsv: Path | None,
-    valid_tsv: Path | None,
-    columns: tuple[int, int],
     out: Path,
     overrides: tuple[str, ...],
     lenient: bool,
     processes: int | None,
+    **files: Any,
 ) -> None:
-    """Learn subwords from parallel text, encode it and store it for training.
+    """Encode files and store them for training: learn subwords, cut into tokens, write ids.
 
     RECIPE is a shipped recipe's name or a TOML file; without it, the paper's base model.
     """
     from headwise.cli.watch import watch
-    from headwise.data import prepare as prepare_data
     from headwise.recipes import load_recipe
+    from headwise.tasks.table import load_task, task_inputs
 
     config = load_recipe(recipe, overrides)
-    text = training_text(sources, targets, tsv, columns)
-    if text is None:
-        raise click.UsageError("give the text with --src and --tgt, or with --tsv")
-    valid = validation_text(valid_src, valid_tgt, valid_tsv, columns)
+    source, valid = training_files(config, files), validation_files(config, files)
+    if source is None:
+        raise click.UsageError(f"give the {task_inputs(config.task).needed}")
     with watch() as watcher:
-        report = prepare_data(
-            text,
+        report = load_task(config.task).prepare(
+            source,
             config,
             out,
             valid=valid,
             lenient=lenient,
             processes=processes,
+            tokenizer_from=None,
             on_progress=watcher.progress,
         )
     show(summary(report, out))

@@ -8,7 +8,7 @@ import click
 from headwise.cli.output import error_line, show, show_styled, shown_text
 
 if TYPE_CHECKING:
-    from headwise.tasks.translation import Translation, Translator
+    from headwise.tasks.translation.translator import Translation, Translator
 
 ALTERNATIVES = 4
 

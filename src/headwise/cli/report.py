@@ -39,7 +39,7 @@ def report(
     from headwise.cli.watch import watch
     from headwise.evaluation import read_corpus
     from headwise.runs.directory import RunDirectory
-    from headwise.tasks.translation import Translator
+    from headwise.tasks.translation.translator import Translator
     from headwise.workflows.report import report as report_run
 
     test = None if source is None else read_corpus(source, references)

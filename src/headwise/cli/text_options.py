@@ -1,15 +1,18 @@
-"""The options that name parallel text, the same on every verb that takes it."""
+"""The options that name a task's files, the same on every verb that takes them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from headwise.config import TASKS, AnyConfig
+from headwise.tasks.inputs import InputOption
+from headwise.tasks.table import task_inputs
 from headwise.visible import visible
 
 if TYPE_CHECKING:
-    from headwise.data import LineReport, PreparedReport, Text
+    from headwise.training.task import PreparedReport, Source
 
 FILE = click.Path(path_type=Path)
 
@@ -28,22 +31,6 @@ def _columns(_: click.Context, __: click.Parameter, value: str) -> tuple[int, in
 
 _OPTIONS = (
     click.option(
-        "--src", "sources", type=FILE, multiple=True, help="Source text; may be repeated."
-    ),
-    click.option("--tgt", "targets", type=FILE, multiple=True, help="Its translation, by line."),
-    click.option("--valid-src", type=FILE, multiple=True, help="Source text to validate on."),
-    click.option("--valid-tgt", type=FILE, multiple=True, help="Its translation."),
-    click.option("--tsv", type=FILE, help="One file with both sides, instead of --src and --tgt."),
-    click.option("--valid-tsv", type=FILE, help="The same to validate on."),
-    click.option(
-        "--columns",
-        metavar="N,N",
-        default="1,2",
-        callback=_columns,
-        show_default=True,
-        help="The TSV's columns.",
-    ),
-    click.option(
         "--lenient", is_flag=True, help="Leave out lines that cannot be read, and count them."
     ),
     click.option(
@@ -52,65 +39,67 @@ _OPTIONS = (
 )
 
 
+def _by_name() -> dict[str, InputOption]:
+    """Return the options of all tasks; one that several have is one option."""
+    return {option.name: option for task in TASKS for option in task_inputs(task).options}
+
+
 def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a verb the options that name its text."""
-    for option in reversed(_OPTIONS):
+    """Give a verb the options that name the files of every task."""
+    for option in reversed((*map(_option, _by_name().values()), *_OPTIONS)):
         command = option(command)
     return command
 
 
-def training_text(
-    sources: tuple[Path, ...], targets: tuple[Path, ...], tsv: Path | None, columns: tuple[int, int]
-) -> "Text | None":
-    """Return the text that --src and --tgt, or --tsv, name; None if they name none."""
-    return _text(sources, targets, tsv, columns, "--src, --tgt")
+def _option(option: InputOption) -> Callable[..., Any]:
+    if option.kind == "columns":
+        return click.option(
+            option.flag,
+            option.name,
+            metavar="N,N",
+            default=option.default,
+            callback=_columns,
+            show_default=True,
+            help=option.help,
+        )
+    if option.kind == "text":
+        return click.option(
+            option.flag,
+            option.name,
+            type=click.Choice(option.choices) if option.choices else None,
+            default=option.default,
+            show_default=option.default is not None,
+            help=option.help,
+        )
+    return click.option(
+        option.flag, option.name, type=FILE, multiple=option.kind == "paths", help=option.help
+    )
 
 
-def validation_text(
-    sources: tuple[Path, ...], targets: tuple[Path, ...], tsv: Path | None, columns: tuple[int, int]
-) -> "Text | None":
-    """Return the text that --valid-src and --valid-tgt, or --valid-tsv, name."""
-    return _text(sources, targets, tsv, columns, "--valid-src, --valid-tgt")
+def training_files(config: AnyConfig, values: Mapping[str, Any]) -> "Source | None":
+    """Return the files to train on that the options name; None if they name none."""
+    _check_task(config, values)
+    return task_inputs(config.task).training(values)
 
 
-def _text(
-    sources: tuple[Path, ...],
-    targets: tuple[Path, ...],
-    tsv: Path | None,
-    columns: tuple[int, int],
-    names: str,
-) -> "Text | None":
-    from headwise.data import ParallelFiles, TsvFile
+def validation_files(config: AnyConfig, values: Mapping[str, Any]) -> "Source | None":
+    """Return the files to validate on that the options name."""
+    return task_inputs(config.task).validation(values)
 
-    if tsv is not None and (sources or targets):
-        raise click.UsageError(f"give either {names} or a TSV file, not both")
-    if tsv is not None:
-        return TsvFile(path=tsv, source_column=columns[0], target_column=columns[1])
-    if not sources and not targets:
-        return None
-    return ParallelFiles(sources=sources, targets=targets)
+
+def _check_task(config: AnyConfig, values: Mapping[str, Any]) -> None:
+    """Raise a usage error for an option of another task."""
+    own = {option.name for option in task_inputs(config.task).options}
+    for name, option in _by_name().items():
+        is_given = values.get(name) not in (None, (), option.default)
+        if name not in own and option.kind != "columns" and is_given:
+            raise click.UsageError(
+                f"{option.flag} is of another task: {config.task} takes its "
+                f"{task_inputs(config.task).needed}"
+            )
 
 
 def summary(report: "PreparedReport", out: Path) -> str:
-    """Say what became of a text."""
-    vocab = f"{report.source_vocab:,}"
-    if report.target_vocab != report.source_vocab:
-        vocab += f" and {report.target_vocab:,}"
-    lines = [
-        f"{report.train_pairs:,} pairs to train on, {report.valid_pairs:,} to validate on, "
-        f"vocabulary {vocab}: {visible(str(out))}"
-    ]
-    for name, part in (("training", report.train), ("validation", report.valid)):
-        lines += [f"  {name} text: {sentence}" for sentence in counts(part)]
-    return "\n".join(lines)
-
-
-def counts(report: "LineReport") -> list[str]:
-    """Say what was left out of a text and what was mended in it."""
-    left_out = []
-    for why, count in report.dropped.items():
-        places = report.places.get(why, [])
-        more = ", …" if len(places) < count else ""
-        where = f" ({visible(', '.join(places))}{more})" if places else ""
-        left_out.append(f"left out {count:,} of {report.pairs:,} pairs: {why}{where}")
-    return left_out + [f"took off {n:,} times: {what}" for what, n in report.mended.items()]
+    """Say what became of a task's files."""
+    first, *others = report.lines()
+    return "\n".join([f"{first}: {visible(str(out))}", *(f"  {line}" for line in others)])

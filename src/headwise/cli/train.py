@@ -2,17 +2,18 @@
 
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from headwise.cli.figures import figures
 from headwise.cli.output import error_line, show
 from headwise.cli.text_options import (
     FILE,
     summary,
     text_options,
-    training_text,
-    validation_text,
+    training_files,
+    validation_files,
 )
 from headwise.visible import visible
 
@@ -52,13 +53,6 @@ setting; `headwise doctor` says beforehand what a run would take.
 @click.option("--tensorboard", is_flag=True, help="Write RUN/tensorboard as well.")
 def train(
     recipe: str | None,
-    sources: tuple[Path, ...],
-    targets: tuple[Path, ...],
-    valid_src: tuple[Path, ...],
-    valid_tgt: tuple[Path, ...],
-    tsv: Path | None,
-    valid_tsv: Path | None,
-    columns: tuple[int, int],
     lenient: bool,
     processes: int | None,
     data: Path | None,
@@ -67,8 +61,9 @@ def train(
     overrides: tuple[str, ...],
     device: str | None,
     tensorboard: bool,
+    **files: Any,
 ) -> None:
-    """Train a model on parallel text, or go on with a run.
+    """Train a model on files of your own, or go on with a run.
 
     RECIPE is a shipped recipe's name or a TOML file; without it, a new run is the paper's base
     model and an old one what it was.
@@ -82,10 +77,9 @@ def train(
         config = RunDirectory(run).config(overrides)
     else:
         config = load_recipe(recipe or "base", overrides)
-    text = training_text(sources, targets, tsv, columns)
-    valid = validation_text(valid_src, valid_tgt, valid_tsv, columns)
+    text, valid = training_files(config, files), validation_files(config, files)
     if text is not None and data is not None:
-        raise click.UsageError("give either text or --data, not both")
+        raise click.UsageError("give either files to train on or --data, not both")
 
     from headwise.training.events import Event
     from headwise.training.tensorboard import tensorboard_file
@@ -132,11 +126,7 @@ def _ending(report: "TrainReport") -> str:
     if report.averaged_steps:
         average = f"averaged the last {len(report.averaged_steps)} checkpoints"
         if report.averaged is not None:
-            average += (
-                f": validation loss {report.averaged.loss:.3f}, perplexity "
-                f"{report.averaged.perplexity:.2f} a token, "
-                f"{report.averaged.word_perplexity:.2f} a word"
-            )
+            average += f": validation {', '.join(figures(report.averaged))}"
         lines.append(average)
     return "\n".join(lines)
 

@@ -17,7 +17,7 @@ from headwise.cli.text_options import FILE
 from headwise.errors import DataError
 
 if TYPE_CHECKING:
-    from headwise.tasks.translation import Translation, Translator
+    from headwise.tasks.translation.translator import Translation, Translator
     from headwise.workflows.translators import EngineName, Quantization
 
 EPILOG = """\b
@@ -106,7 +106,7 @@ def translate(
     device: str,
 ) -> None:
     """Translate lines with a trained run."""
-    from headwise.tasks.torch_engine import SamplingSettings
+    from headwise.tasks.translation.torch_engine import SamplingSettings
     from headwise.workflows.line_filter import translate_lines
     from headwise.workflows.translators import load_translator
 

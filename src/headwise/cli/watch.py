@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from headwise.cli.figures import figures
 from headwise.cli.output import colour
 from headwise.visible import visible
 
@@ -158,7 +159,7 @@ def _figures(event: "Updated") -> str:
     return (
         f"step {event.step:,}  epoch {event.epoch:.2f}  loss {means.loss:.3f}  "
         f"perplexity {means.perplexity:.2f}  rate {means.rate:.2e}  "
-        f"{means.source_tokens_per_second:,.0f} + {means.target_tokens_per_second:,.0f} tokens/s  "
+        f"{' + '.join(f'{speed:,.0f}' for speed in means.tokens_per_second.values())} tokens/s  "
         f"{event.memory_mib:,.0f} MiB"
     )
 
@@ -181,13 +182,8 @@ def _lines(event: "Event") -> list[tuple[str, bool]]:
 
 
 def _validated(event: "Validated") -> str:
-    result = event.result
-    return (
-        f"step {event.step:,}  validation loss {result.loss:.3f}  NLL {result.nll:.3f}  "
-        f"perplexity {result.perplexity:.2f} a token, {result.word_perplexity:.2f} a word"
-        + ("" if event.bleu is None else f"  BLEU {event.bleu:.1f}")
-        + ("  (best)" if event.is_best else "")
-    )
+    best = "  (best)" if event.is_best else ""
+    return f"step {event.step:,}  validation {'  '.join(figures(event.result))}{best}"
 
 
 def estimate_lines(estimate: "Estimate") -> list[tuple[str, bool]]:

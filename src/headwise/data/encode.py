@@ -7,12 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headwise.config import DataConfig
+from headwise.data.shards import Packed
 from headwise.data.subwords import Subwords
 from headwise.data.text import Block, LineReport, decode_block
 from headwise.seeding import hashed
-
-Packed = tuple[NDArray[np.int64], NDArray[np.int64]]
-"""The ids of several sequences in one row, and their lengths."""
 
 
 @dataclass(frozen=True, kw_only=True)

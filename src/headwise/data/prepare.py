@@ -25,9 +25,9 @@ from pathlib import Path
 import numpy as np
 
 from headwise.config import Config, DataConfig
-from headwise.data.encode import EncodedBlock, Encoder, Packed
+from headwise.data.encode import EncodedBlock, Encoder
 from headwise.data.fingerprints import Fingerprints
-from headwise.data.shards import ShardWriter
+from headwise.data.shards import Packed, ShardWriter
 from headwise.data.subwords import Subwords, sample_pairs
 from headwise.data.text import Block, LineReport, ParallelFiles, TsvFile, decode_block, read_blocks
 from headwise.data.tokenizer import save_subwords
@@ -59,6 +59,19 @@ class PreparedReport:
     def to_dict(self) -> dict[str, object]:
         """Return the report as JSON can hold it."""
         return {**vars(self), "train": self.train.to_dict(), "valid": self.valid.to_dict()}
+
+    def lines(self) -> list[str]:
+        """Say it in sentences: what there is to train on, what was left out and why."""
+        vocab = f"{self.source_vocab:,}"
+        if self.target_vocab != self.source_vocab:
+            vocab += f" and {self.target_vocab:,}"
+        lines = [
+            f"{self.train_pairs:,} pairs to train on, {self.valid_pairs:,} to validate on, "
+            f"vocabulary {vocab}"
+        ]
+        for name, part in (("training", self.train), ("validation", self.valid)):
+            lines += [f"{name} text: {sentence}" for sentence in part.lines("pairs")]
+        return lines
 
 
 def prepare(

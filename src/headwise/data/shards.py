@@ -1,11 +1,12 @@
-"""Token ids on disk: written once, then mapped into memory and read in any order.
+"""Examples on disk: written once, then mapped into memory and read in any order.
 
-A directory of shards holds, for each shard and each named stream (source, target), the ids of all
-its sequences one after the other and the offsets at which they start and end, and a manifest:
+A directory of shards holds, for each shard and each named stream (source, target), the values of
+all its sequences one after the other and the offsets at which they start and end, and a manifest.
+Values are token ids, or vectors of floats (a frame of sound, a patch of an image):
 
     manifest.json            format, streams, counts, and the SHA-256 of every other file
-    00000.source.ids         uint16 or uint32, little-endian
-    00000.source.offsets     uint64, one more than there are sequences
+    00000.source.ids         uint16 or uint32, little-endian; or float32, `width` for a position
+    00000.source.offsets     uint64, in positions, one more than there are sequences
     00000.target.ids         ...
 
 The directory appears whole or not at all: it is written under a temporary name, every file is
@@ -19,6 +20,7 @@ import shutil
 from bisect import bisect_right
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self
@@ -48,10 +50,21 @@ _CHUNK = 1 << 16
 _ANY_SIZE = 1 << 62
 """The sizes of files are compared with what the manifest and the offsets say."""
 
-Ids = NDArray[np.unsignedinteger[Any]]
+_WIDEST = 1 << 20
+"""Floats of one position."""
+
+Values = NDArray[Any]
+"""Ids [positions], or floats [positions, width]."""
 Offsets = NDArray[np.uint64]
-Packed = tuple[Ids, NDArray[np.int64]]
-"""The ids of several sequences in one row, and their lengths."""
+Packed = tuple[Values, NDArray[np.int64]]
+"""The values of several sequences one after the other, and their lengths."""
+
+
+@dataclass(frozen=True)
+class Floats:
+    """A stream of vectors of floats, `width` of them for each position."""
+
+    width: int
 
 
 def id_dtype(vocab_size: int) -> np.dtype[Any]:
@@ -60,7 +73,7 @@ def id_dtype(vocab_size: int) -> np.dtype[Any]:
 
 
 class ShardWriter:
-    """Write sequences of ids to a new directory, in bounded memory.
+    """Write sequences to a new directory, in bounded memory.
 
     Use it as a context manager: leaving the block makes the directory appear, leaving it by an
     exception leaves nothing behind.
@@ -69,19 +82,28 @@ class ShardWriter:
     def __init__(
         self,
         directory: Path,
-        vocab_sizes: dict[str, int],
+        streams: Mapping[str, int | Floats],
         *,
         sequences_per_shard: int = SEQUENCES_PER_SHARD,
     ) -> None:
-        """Prepare to write one stream for each vocabulary; the directory must not exist yet."""
+        """Prepare to write some streams: ids of a vocabulary's size, or floats.
+
+        The directory must not exist yet.
+        """
         if directory.exists():
             raise DataError(f"{directory} exists already: choose another name, or remove it")
         self._making = ExitStack()
         self._directory = directory
-        self._dtypes = {name: id_dtype(size) for name, size in vocab_sizes.items()}
+        self._dtypes = {
+            name: np.dtype("<f4") if isinstance(kind, Floats) else id_dtype(kind)
+            for name, kind in streams.items()
+        }
+        self._widths = {
+            name: kind.width for name, kind in streams.items() if isinstance(kind, Floats)
+        }
         self._sequences_per_shard = sequences_per_shard
         self._shards: list[int] = []
-        self._tokens = dict.fromkeys(vocab_sizes, 0)
+        self._tokens = dict.fromkeys(streams, 0)
         self._open: dict[str, _OpenStream] = {}
         self._digests: dict[str, str] = {}
         self.notes: dict[str, Any] = {}
@@ -110,8 +132,8 @@ class ShardWriter:
         """Return how many sequences have been added to each stream."""
         return sum(self._shards)
 
-    def add(self, sequences: dict[str, tuple[NDArray[Any], NDArray[Any]]]) -> None:
-        """Append as many sequences to every stream: the ids of all in one row, and the lengths."""
+    def add(self, sequences: Mapping[str, Packed]) -> None:
+        """Append as many sequences to every stream: the values of all, and their lengths."""
         (count,) = {len(lengths) for _, lengths in sequences.values()}
         done = 0
         while done < count:
@@ -155,7 +177,11 @@ class ShardWriter:
             "format_version": FORMAT_VERSION,
             "shards": self._shards,
             "streams": {
-                name: {"dtype": dtype.str, "tokens": self._tokens[name]}
+                name: {
+                    "dtype": dtype.str,
+                    "tokens": self._tokens[name],
+                    **({"width": self._widths[name]} if name in self._widths else {}),
+                }
                 for name, dtype in self._dtypes.items()
             },
             "sha256": self._digests,
@@ -194,12 +220,12 @@ class TokenShards:
         self.notes: dict[str, Any] = manifest["notes"]
         self._digests: dict[str, str] = manifest["sha256"]
         self._starts = [0, *np.cumsum(manifest["shards"]).tolist()]
-        self._maps: dict[str, list[tuple[Ids, Offsets]]] = {}
+        self._maps: dict[str, list[tuple[Values, Offsets]]] = {}
         self._sizes: dict[str, int] = {}
         for stream, about in manifest["streams"].items():
             dtype = np.dtype(about["dtype"])
             shards = [
-                self._map_shard(f"{number:05}.{stream}", dtype, count)
+                self._map_shard(f"{number:05}.{stream}", dtype, count, about.get("width"))
                 for number, count in enumerate(manifest["shards"])
             ]
             self._maps[stream] = shards
@@ -211,16 +237,17 @@ class TokenShards:
         """Return the number of sequences in each stream."""
         return int(self._starts[-1])
 
-    def sequence(self, stream: str, index: int) -> Ids:
-        """Return the ids of one sequence, without copying them."""
+    def sequence(self, stream: str, index: int) -> Values:
+        """Return the values of one sequence, without copying them."""
         shard = bisect_right(self._starts, index) - 1
         ids, offsets = self._stream(stream)[shard]
         place = index - self._starts[shard]
         return ids[int(offsets[place]) : int(offsets[place + 1])]
 
-    def checked_sequence(self, stream: str, index: int, vocab_size: int) -> Ids:
+    def checked_sequence(self, stream: str, index: int, vocab_size: int) -> Values:
         """Return the ids of one sequence, all of which a vocabulary has."""
         ids = self.sequence(stream, index)
+        self._check_ids(stream, ids)
         if len(ids) and int(ids.max()) >= vocab_size:
             raise DataError(
                 f"{self.directory}: {stream} {index} has id {ids.max()}, and the vocabulary has "
@@ -229,7 +256,7 @@ class TokenShards:
         return ids
 
     def sequences(self, stream: str, indices: NDArray[np.int64]) -> Packed:
-        """Return the ids of several sequences in one row, and their lengths."""
+        """Return the values of several sequences one after the other, and their lengths."""
         maps = self._stream(stream)
         shards = np.searchsorted(self._starts, indices, side="right") - 1
         starts, lengths = np.empty_like(indices), np.empty_like(indices)
@@ -244,11 +271,11 @@ class TokenShards:
         ends = np.cumsum(lengths)
         places = np.arange(ends[-1]) + np.repeat(starts - (ends - lengths), lengths)
         owners = np.repeat(shards, lengths)
-        ids = np.empty(len(places), dtype=maps[0][0].dtype)
+        values = np.empty((len(places), *maps[0][0].shape[1:]), dtype=maps[0][0].dtype)
         for shard in present:
             here = owners == shard
-            ids[here] = maps[shard][0][places[here]]
-        return ids, lengths
+            values[here] = maps[shard][0][places[here]]
+        return values, lengths
 
     def lengths(self, stream: str) -> NDArray[np.int64]:
         """Return the length of every sequence of a stream."""
@@ -266,6 +293,7 @@ class TokenShards:
                     raise DataError(f"{self.directory / name} has been changed: prepare it anew")
         for stream, size in (vocab_sizes or {}).items():
             for number, (ids, _) in enumerate(self._stream(stream)):
+                self._check_ids(stream, ids)
                 largest = max((int(ids[at : at + _CHUNK].max()) for at in _starts(ids)), default=0)
                 if largest >= size:
                     raise DataError(
@@ -283,20 +311,26 @@ class TokenShards:
                 flush(file)
         sync_directory(directory)
 
-    def _stream(self, name: str) -> list[tuple[Ids, Offsets]]:
+    def _check_ids(self, stream: str, values: Values) -> None:
+        if values.dtype.kind == "f":
+            raise DataError(f"{self.directory}: {stream} has floats, not ids: prepare it anew")
+
+    def _stream(self, name: str) -> list[tuple[Values, Offsets]]:
         if name not in self._maps:
             raise DataError(f"{self.directory}: has no stream {name!r}: prepare it anew")
         return self._maps[name]
 
-    def _map_shard(self, name: str, dtype: np.dtype[Any], count: int) -> tuple[Ids, Offsets]:
+    def _map_shard(
+        self, name: str, dtype: np.dtype[Any], count: int, width: int | None
+    ) -> tuple[Values, Offsets]:
         offsets = self._mapped(f"{name}.offsets", np.dtype("<u8"), count + 1)
         if int(offsets[0]) != 0 or not _is_sorted(offsets):
             raise DataError(
                 f"{self.directory / name}.offsets: damaged: the offsets do not rise from 0: "
                 "prepare it anew"
             )
-        ids = self._mapped(f"{name}.ids", dtype, int(offsets[-1]))
-        return ids, offsets
+        values = self._mapped(f"{name}.ids", dtype, int(offsets[-1]) * (width or 1))
+        return values if width is None else values.reshape(-1, width), offsets
 
     def _mapped(self, name: str, dtype: np.dtype[Any], count: int) -> NDArray[Any]:
         path, expected = self.directory / name, count * dtype.itemsize
@@ -360,8 +394,8 @@ def _is_well_formed(manifest: dict[str, Any]) -> bool:
         and all(
             name.isalnum()
             and isinstance(about, dict)
-            and about.get("dtype") in ("<u2", "<u4")
             and type(about.get("tokens")) is int
+            and _is_known_kind(about.get("dtype"), about.get("width"))
             for name, about in streams.items()
         )
         and isinstance(digests, dict)
@@ -375,3 +409,9 @@ def _is_well_formed(manifest: dict[str, Any]) -> bool:
         }
         and isinstance(manifest.get("notes"), dict)
     )
+
+
+def _is_known_kind(dtype: object, width: object) -> bool:
+    if dtype == "<f4":
+        return type(width) is int and 0 < width <= _WIDEST
+    return dtype in ("<u2", "<u4") and width is None

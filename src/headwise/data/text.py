@@ -13,10 +13,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from headwise.data.lines import raw_lines
 from headwise.errors import DataError
+from headwise.visible import visible
 
 BLOCK_LINES = 1000
 """Lines handed to a process at a time: enough to make the handing over cheap."""
@@ -51,6 +52,10 @@ class ParallelFiles:
                 "give as many of the one as of the other, in the same order"
             )
 
+    def describe(self) -> list[Any]:
+        """Return the files' names and sizes."""
+        return [[path.name, file_size(path)] for path in (*self.sources, *self.targets)]
+
 
 @dataclass(frozen=True, kw_only=True)
 class TsvFile:
@@ -63,6 +68,11 @@ class TsvFile:
     def __post_init__(self) -> None:
         if min(self.source_column, self.target_column) < 1:
             raise DataError("columns are counted from 1")
+
+    def describe(self) -> list[Any]:
+        """Return the file's name, size and columns."""
+        columns = self.source_column, self.target_column
+        return [[self.path.name, file_size(self.path), *columns]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,6 +120,16 @@ class LineReport:
         kept = self.places.setdefault(reason, [])
         kept += places[: _PLACES - len(kept)]
 
+    def lines(self, unit: str) -> list[str]:
+        """Say in sentences what was left out and what was mended; `unit` as in "pairs"."""
+        left_out = []
+        for why, count in self.dropped.items():
+            places = self.places.get(why, [])
+            more = ", …" if len(places) < count else ""
+            where = f" ({visible(', '.join(places))}{more})" if places else ""
+            left_out.append(f"left out {count:,} of {self.pairs:,} {unit}: {why}{where}")
+        return left_out + [f"took off {n:,} times: {what}" for what, n in self.mended.items()]
+
     def to_dict(self) -> dict[str, object]:
         """Return the counts as JSON can hold them."""
         return {
@@ -119,6 +139,14 @@ class LineReport:
             "mended": dict(self.mended),
             "places": self.places,
         }
+
+
+def file_size(path: Path) -> int:
+    """Return the bytes of a file that must be there."""
+    try:
+        return path.stat().st_size
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}") from error
 
 
 def _paths(files: Paths) -> tuple[Path, ...]:

@@ -23,8 +23,8 @@ from typing import Any, Literal
 from torch import Tensor
 
 from headwise.model import Trace
-from headwise.tasks.tracing import TracedPair
-from headwise.tasks.translation import Translator
+from headwise.tasks.translation.tracing import TracedPair
+from headwise.tasks.translation.translator import Translator
 from headwise.visible import visible
 
 Kind = Literal["cross", "encoder", "decoder"]

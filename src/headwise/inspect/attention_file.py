@@ -9,7 +9,7 @@ from headwise.inspect.attention import Kind, attention_record
 from headwise.inspect.attention_figure import render_attention_figure
 from headwise.inspect.attention_page import Choice, render_attention
 from headwise.inspect.figures import kind_of
-from headwise.tasks.translation import Translator
+from headwise.tasks.translation.translator import Translator
 
 
 def write_attention(

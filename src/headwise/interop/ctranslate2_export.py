@@ -20,7 +20,7 @@ from headwise.interop.ctranslate2_files import (
 from headwise.interop.ctranslate2_spec import check_expressible, count_positions, make_spec
 from headwise.interop.ctranslate2_verification import Pair, Verification, choose_pairs, verify
 from headwise.runs.directory import RunDirectory
-from headwise.runs.model import load_model
+from headwise.tasks.translation.trained import load_model
 
 _TOLERANCE = 1e-3
 """Largest difference of a float32 export that can be rounding: a mistake makes a larger one."""

@@ -14,7 +14,7 @@ from headwise.decoding import SearchSettings
 from headwise.interop.ctranslate2_engine import CTranslate2Engine
 from headwise.model import Transformer
 from headwise.runs.directory import RunDirectory
-from headwise.tasks.torch_engine import TorchEngine
+from headwise.tasks.translation.torch_engine import TorchEngine
 
 Pair = tuple[list[int], list[int]]
 """Source and target ids, without the end of the sentence."""

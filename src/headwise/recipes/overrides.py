@@ -24,8 +24,9 @@ def apply_override(values: dict[str, Any], override: str) -> dict[str, Any]:
     key = key.strip()
     if not equals:
         raise ConfigError(f"--set {override!r}: write it as section.key=value")
-    if key not in all_keys():
-        raise ConfigError(f"--set {override!r}: {unknown_key(key, all_keys())}")
+    valid = all_keys(values.get("task", "translation"))
+    if key not in valid:
+        raise ConfigError(f"--set {override!r}: {unknown_key(key, valid)}")
     try:
         parsed = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:

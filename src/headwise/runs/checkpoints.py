@@ -159,10 +159,10 @@ def _states(run: RunDirectory) -> dict[int, TrainingState]:
 
 
 def _best_step(run: RunDirectory, steps: list[int]) -> int:
-    """Return the step with the highest BLEU, else the lowest loss; the last if none has either."""
+    """Return the step with the highest score, else the lowest loss; the last if none has either."""
     states = _states(run)
     for scores in (
-        {step: -state.valid_bleu for step, state in states.items()},
+        {step: -state.valid_score for step, state in states.items()},
         {step: state.valid_loss for step, state in states.items()},
     ):
         known = {step: score for step, score in scores.items() if math.isfinite(score)}

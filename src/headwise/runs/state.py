@@ -27,14 +27,16 @@ class TrainingState:
     interrupted: bool = False
     """Whether this was saved because training was told to stop, not because it was due: such a
     checkpoint is for going on from, not for averaging."""
+    score: str = "score"
+    """What the number is called that decides, before the loss, which checkpoint is best: "bleu"."""
     valid_loss: float = math.inf
-    """Smoothed loss on the validation text at this step; inf where there was no validation."""
-    valid_bleu: float = -math.inf
-    """BLEU of validation pairs translated at this step; -inf where none were."""
+    """Smoothed loss on the validation data at this step; inf where there was no validation."""
+    valid_score: float = -math.inf
+    """That number at this step; -inf where it was not measured."""
     best_loss: float = math.inf
-    """The loss of the best checkpoint so far: the one with the highest BLEU or lowest loss."""
-    best_bleu: float = -math.inf
-    """Its BLEU."""
+    """The loss of the best checkpoint so far: the one with the highest score or lowest loss."""
+    best_score: float = -math.inf
+    """Its score."""
     best_step: int = 0
     """Its step; 0 before any."""
     validations_since_best: int = 0
@@ -44,6 +46,7 @@ class TrainingState:
     def from_dict(cls, values: Any) -> Self:
         """Rebuild a state; anything but the right keys and types is a ValueError."""
         hints = get_type_hints(cls)
+        values = _with_score(values)
         if not isinstance(values, dict) or set(values) != set(hints):
             raise ValueError("its keys are not those of a training state")
         for key, kind in hints.items():
@@ -58,4 +61,24 @@ class TrainingState:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the state as JSON can hold it."""
-        return dataclasses.asdict(self)
+        values = dataclasses.asdict(self)
+        score = values.pop("score")
+        for key in _SCORE_KEYS:
+            values[f"{key}{score}"] = values.pop(f"{key}score")
+        return values
+
+
+_SCORE_KEYS = ("valid_", "best_")
+"""In the file, the score is called by its name: valid_bleu, best_bleu."""
+
+
+def _with_score(values: Any) -> Any:
+    """Return the values of a file with the score's name apart from its keys."""
+    if not isinstance(values, dict):
+        return values
+    names = [key for key in values if key.startswith("valid_") and key != "valid_loss"]
+    score = names[0].removeprefix("valid_") if len(names) == 1 else ""
+    if not score.isidentifier():
+        return values
+    named = {f"{key}{score}": f"{key}score" for key in _SCORE_KEYS}
+    return {"score": score, **{named.get(key, key): value for key, value in values.items()}}

@@ -3,18 +3,17 @@
 from collections.abc import Mapping
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from headwise.errors import CheckpointError
-from headwise.model import Transformer
 
 
-def model_weights(model: Transformer) -> dict[str, Tensor]:
+def model_weights(model: nn.Module) -> dict[str, Tensor]:
     """Return the parameters by name; a matrix that is used in several places comes once."""
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
-def load_weights(model: Transformer, weights: Mapping[str, Tensor], source: str) -> None:
+def load_weights(model: nn.Module, weights: Mapping[str, Tensor], source: str) -> None:
     """Copy tensors into a model; `source` is how error messages call where they come from."""
     parameters = dict(model.named_parameters())
     check_names(parameters, weights, source)
@@ -23,7 +22,7 @@ def load_weights(model: Transformer, weights: Mapping[str, Tensor], source: str)
             parameter.copy_(weights[name])
 
 
-def optimizer_tensors(model: Transformer, optimizer: torch.optim.Adam) -> dict[str, Tensor]:
+def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Adam) -> dict[str, Tensor]:
     """Return Adam's tensors by parameter name and by what they are."""
     return {
         f"{name}.{key}": value
@@ -33,7 +32,7 @@ def optimizer_tensors(model: Transformer, optimizer: torch.optim.Adam) -> dict[s
 
 
 def load_optimizer(
-    model: Transformer,
+    model: nn.Module,
     optimizer: torch.optim.Adam,
     tensors: Mapping[str, Tensor],
     source: str,

@@ -23,7 +23,7 @@ from headwise.serving.messages import (
 )
 from headwise.serving.parsing import json_request
 from headwise.serving.service import Service
-from headwise.tasks.translation import Translation
+from headwise.tasks.translation.translator import Translation
 
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 

@@ -28,7 +28,7 @@ from headwise.serving.logs import log_error
 from headwise.serving.metrics import Metrics
 from headwise.serving.rates import Speed
 from headwise.serving.under_way import Lane, Running, SearchTicket, Sentence, Source
-from headwise.tasks.engine import LostError, OngoingSearch
+from headwise.tasks.translation.engine import LostError, OngoingSearch
 
 ClientOf = Callable[[int], str]
 BeginSearch = Callable[[SearchSettings, Callable[[], None], ClientOf, bool], OngoingSearch]

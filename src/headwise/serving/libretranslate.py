@@ -5,14 +5,14 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from headwise.inspect.languages import language_name
+from headwise.languages import language_name
 from headwise.serving.errors import ERRORS
 from headwise.serving.forms import FORMS, form_fields, media_type
 from headwise.serving.limits import Limits, RefusedError
 from headwise.serving.messages import DetectedLanguage, LibreAnswer, LibreLanguage, LibreRequest
 from headwise.serving.parsing import checked, is_json, read_json
 from headwise.serving.service import Service
-from headwise.tasks.translation import Translation, join
+from headwise.tasks.translation.translator import Translation, join
 
 _SCHEMA = {"schema": {"$ref": "#/components/schemas/LibreRequest"}}
 _CONTENT = ("application/json", *FORMS)

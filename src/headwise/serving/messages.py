@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from pydantic_core import PydanticCustomError
 
-from headwise.tasks.translation import Candidate, Translation
+from headwise.tasks.translation.translator import Candidate, Translation
 
 
 def _check_texts(given: object) -> object:

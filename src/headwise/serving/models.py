@@ -8,8 +8,8 @@ from headwise.decoding import SearchSettings
 from headwise.errors import ConfigError
 from headwise.serving.limits import RefusedError
 from headwise.serving.workers import Workers
-from headwise.tasks.engine import OngoingSearch
-from headwise.tasks.translation import Translator
+from headwise.tasks.translation.engine import OngoingSearch
+from headwise.tasks.translation.translator import Translator
 
 
 @dataclass(frozen=True, kw_only=True)

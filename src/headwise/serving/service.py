@@ -20,7 +20,7 @@ from headwise.serving.limits import Limits, RefusedError, too_long
 from headwise.serving.metrics import Metrics
 from headwise.serving.models import Models, ServedModel
 from headwise.serving.rates import CharacterRate, Concurrency
-from headwise.tasks.translation import Translation, join_alignments
+from headwise.tasks.translation.translator import Translation, join_alignments
 
 T = TypeVar("T")
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from headwise.decoding import Hypothesis, SearchSettings
 from headwise.serving.fairness import Ticket
-from headwise.tasks.engine import OngoingSearch
+from headwise.tasks.translation.engine import OngoingSearch
 
 _MOST_SENTENCES = 128
 _MOST_TOKENS = 16_384

@@ -27,7 +27,7 @@ from headwise.runs.tensors import read_tensors
 from headwise.serving import logs
 from headwise.serving.compute import step_back
 from headwise.serving.fairness import Turns
-from headwise.tasks.torch_engine import TorchEngine, TorchSearch
+from headwise.tasks.translation.torch_engine import TorchEngine, TorchSearch
 
 _PIECE = 1 << 16
 _LENGTH = struct.Struct("!I")

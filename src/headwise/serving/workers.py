@@ -41,7 +41,7 @@ from headwise.serving.worker import (
     SearchKey,
     packed,
 )
-from headwise.tasks.engine import LostError
+from headwise.tasks.translation.engine import LostError
 
 _START_SECONDS = 300.0
 _STOP_SECONDS = 2.0

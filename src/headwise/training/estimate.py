@@ -1,19 +1,17 @@
 """What a run will take on this machine, measured on a few real steps before it starts."""
 
-import math
 import time
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from headwise.config import Config, Vocab
-from headwise.data.batches import Batch, Batches
+from headwise.config import AnyConfig
+from headwise.data.batches import Batches, Indices, on_device
 from headwise.training.memory import available_mib
-from headwise.training.step import TrainingStep
 
-_PROBE_TOKENS = 1024
-_USUAL_LENGTH = 25
+PROBE_TOKENS = 1024
+"""Tokens of a batch that is timed."""
 _ROUNDS = 3
 _ABSURD_DAYS = 30
 _MIB = 2**20
@@ -46,9 +44,9 @@ class Estimate:
 
 
 def estimate(
-    step: TrainingStep,
-    config: Config,
-    batch: Batch,
+    objective: nn.Module,
+    config: AnyConfig,
+    batch: tuple[Tensor, ...],
     *,
     epoch_tokens: int | None,
     processes: int,
@@ -60,19 +58,19 @@ def estimate(
     away, so that the run is the same with or without this.
     """
     train = config.train
-    batch = batch.to(device)
-    saved = _SavedBytes(step)
+    batch = on_device(batch, device)
+    saved = _SavedBytes(objective)
     best = float("inf")
     for _ in range(_ROUNDS):
         start = time.perf_counter()
         half = torch.autocast(device.type, torch.bfloat16, enabled=train.precision == "bfloat16")
         with half, torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
-            sums, count = step(batch.src, batch.tgt_in, batch.tgt_out)
+            sums, count = objective(*batch)
         (sums.smoothed / count).backward()
         tokens = int(count)
         best = min(best, time.perf_counter() - start)
         saved_bytes = saved.reset()
-    step.zero_grad()
+    objective.zero_grad()
 
     batch_tokens = min(train.batch_tokens, epoch_tokens or train.batch_tokens)
     update_tokens = batch_tokens * train.accumulate * processes
@@ -85,7 +83,7 @@ def estimate(
     minutes = updates * update_tokens / rate / 60
     if train.max_minutes:
         minutes = min(minutes, train.max_minutes)
-    parameters = sum(p.numel() * p.element_size() for p in step.parameters())
+    parameters = sum(p.numel() * p.element_size() for p in objective.parameters())
     # Weights, gradients and Adam's two means; and what one batch keeps for its backward pass.
     needed = 4 * parameters + saved_bytes * batch_tokens / tokens
     return Estimate(
@@ -98,29 +96,22 @@ def estimate(
     )
 
 
-def small_batch(batches: Batches) -> Batch:
+def small_batch(batches: Batches) -> Indices:
     """Take as much of the first batch as can be timed quickly."""
-    pairs = next(batches.epoch(0))
+    examples = next(batches.epoch(0))
     kept = 1
-    while kept < len(pairs) and max(batches.tokens(pairs[: kept + 1])) <= _PROBE_TOKENS:
+    while (
+        kept < len(examples) and max(batches.tokens(examples[: kept + 1]).values()) <= PROBE_TOKENS
+    ):
         kept += 1
-    return batches.collate(pairs[:kept])
-
-
-def invented_batch(vocab: Vocab) -> Batch:
-    """Make up a batch of sentences of a usual length, where there is no text yet."""
-    shape = (_PROBE_TOKENS // _USUAL_LENGTH, _USUAL_LENGTH)
-    first = Vocab.eos + 1
-    src = torch.arange(math.prod(shape)).view(shape) % (vocab.source_size - first) + first
-    tgt = torch.arange(math.prod(shape)).view(shape) % (vocab.target_size - first) + first
-    return Batch(src=src, tgt_in=tgt, tgt_out=tgt)
+    return examples[:kept]
 
 
 class _SavedBytes:
     """Add up the storage that autograd keeps beside the weights, however many tensors share it."""
 
-    def __init__(self, step: TrainingStep) -> None:
-        self._weights = {p.untyped_storage().data_ptr() for p in step.parameters()}
+    def __init__(self, objective: nn.Module) -> None:
+        self._weights = {p.untyped_storage().data_ptr() for p in objective.parameters()}
         self._storages: dict[int, int] = {}
 
     def pack(self, tensor: Tensor) -> Tensor:

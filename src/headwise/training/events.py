@@ -27,12 +27,10 @@ class Updated:
 
 @dataclass(frozen=True, kw_only=True)
 class Validated:
-    """The validation text has been gone through."""
+    """The model has been measured on the validation data."""
 
     step: int
     result: ValidationResult
-    bleu: float | None
-    """Where `train.bleu_pairs` asks for it."""
     is_best: bool
 
 

@@ -9,6 +9,7 @@ Paper: §5.
 
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -16,10 +17,9 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from headwise.config import Config
-from headwise.data.batches import Batch, Batches
+from headwise.config import AnyConfig
+from headwise.data.batches import Batches, on_device
 from headwise.errors import CheckpointError, ConfigError, DivergenceError
-from headwise.model import Transformer, check_batch
 from headwise.runs.checkpoint import Checkpoint, write_checkpoint
 from headwise.runs.checkpoints import prune
 from headwise.runs.directory import RunDirectory
@@ -31,11 +31,10 @@ from headwise.training.events import Event, Note, Saved, Updated, Validated
 from headwise.training.memory import peak_mib
 from headwise.training.optimizer import adam
 from headwise.training.schedule import learning_rate
-from headwise.training.step import TrainingStep, keyed_dropout
+from headwise.training.step import keyed_dropout
 from headwise.training.stops import StopSignal, limit_reached, share_done
 from headwise.training.stream import BatchStream, Place
-from headwise.training.validation import ValidationResult, ValidationText
-from headwise.training.validation_bleu import ValidationBleu
+from headwise.training.validation import Collate, Validation, ValidationResult
 from headwise.training.window import Window
 
 
@@ -49,27 +48,41 @@ class Ending:
     """The signal that asked for it, if one did."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class TrainingSet:
+    """Examples to train on, in batches."""
+
+    batches: Batches
+    collate: Collate
+    unit: str
+    """What an example is called, in the plural."""
+
+
 class TrainingLoop:
     """Train a model until a limit is reached or a signal comes."""
 
     def __init__(
         self,
-        model: Transformer,
-        config: Config,
-        batches: Batches,
-        valid: ValidationText | None,
-        bleu: ValidationBleu | None,
+        model: nn.Module,
+        objective: nn.Module,
+        config: AnyConfig,
+        data: TrainingSet,
+        validation: Validation | None,
         run: RunDirectory,
         world: World,
         on_event: Callable[[Event], None],
     ) -> None:
-        self.model = model.to(world.device)
-        self.state = TrainingState(batches_per_update=config.train.accumulate * world.size)
-        self._config, self._batches, self._valid, self._bleu = config, batches, valid, bleu
+        """Train `model` by `objective`, which holds it and returns its loss."""
+        self.model, self.objective = model.to(world.device), objective
+        self.state = TrainingState(
+            batches_per_update=config.train.accumulate * world.size,
+            score=(validation.score if validation else "") or TrainingState.score,
+        )
+        self._config, self._data, self._validation = config, data, validation
+        self._batches = data.batches
         self._run, self._world, self._on_event = run, world, on_event
         self._optimizer = adam(self.model.parameters(), config.train)
-        self.plain_step = TrainingStep(self.model, label_smoothing=config.train.label_smoothing)
-        self._step: nn.Module = self.plain_step
+        self._step = objective
         self._saved_step = 0
 
     def resume(self, checkpoint: Checkpoint) -> None:
@@ -88,15 +101,15 @@ class TrainingLoop:
 
     def measure(self, weights: Mapping[str, Tensor]) -> ValidationResult | None:
         """Validate other weights than the last; there they stay."""
-        if self._valid is None:
+        if self._validation is None:
             return None
         load_weights(self.model, weights, "these weights")
-        return self._valid.measure(self.plain_step, self._world, self._autocast())
+        return self._measure(self._validation)
 
     def run(self, wish: StopSignal) -> Ending:
         """Make updates until there is a reason not to; save; say why."""
         # Not before: from here on every backward pass is one of all processes together.
-        self._step = self._world.share(self.plain_step)
+        self._step = self._world.share(self.objective)
         if self._config.train.compile:
             self._step.compile(dynamic=True)
         metrics = None
@@ -120,7 +133,9 @@ class TrainingLoop:
 
     def _until_the_end(self, wish: StopSignal, metrics: MetricsFile | None) -> Ending:
         train, state = self._config.train, self.state
-        stream = BatchStream(self._batches, epoch=state.epoch, batch=state.batch)
+        stream = BatchStream(
+            self._batches, epoch=state.epoch, batch=state.batch, unit=self._data.unit
+        )
         window = Window()
         began = time.monotonic() - 60 * state.minutes
         saved_at = state.due_minutes
@@ -155,16 +170,25 @@ class TrainingLoop:
         """Make one update; return False if a signal came before it was whole, and was not made."""
         train, world, number = self._config.train, self._world, self.state.step + 1
         places = stream.take(self.state.batches_per_update)
-        counts = [self._batches.tokens(place.pairs) for place in places]
-        sources, targets = (sum(side) for side in zip(*counts, strict=True))
+        tokens: Counter[str] = Counter()
+        for place in places:
+            tokens.update(self._batches.tokens(place.examples))
+        targets = sum(self._batches.targets(place.examples) for place in places)
         for index in range(world.rank, len(places), world.size):
             is_last = index + world.size >= len(places)
-            batch = self._batch(places[index])
+            examples = places[index].examples
+            batch = on_device(self._data.collate(examples, places[index].epoch), world.device)
             with window.computing():
                 # DDP averages over processes; the loss is a mean over the tokens of them all.
                 scale = world.size / targets
                 smoothed, nll = self._accumulate(batch, places[index], index, is_last, scale)
-            window.add_batch(batch, smoothed=smoothed, nll=nll, tokens=counts[index][1])
+            window.add_batch(
+                smoothed=smoothed,
+                nll=nll,
+                targets=self._batches.targets(examples),
+                positions=self._batches.positions(examples),
+                filled=sum(self._batches.tokens(examples).values()),
+            )
             # Processes must agree to stop; alone, one need not finish the update.
             if wish.number and world.size == 1 and not is_last:
                 self._optimizer.zero_grad()
@@ -172,7 +196,7 @@ class TrainingLoop:
         rate = learning_rate(number, train, self._config.model.d_model, minutes)
         with window.computing():
             norm = self._apply(rate, places)
-        window.add_update(rate=rate, norm=norm, sources=sources, targets=targets)
+        window.add_update(rate=rate, norm=norm, tokens=tokens)
         self.state = replace(
             self.state,
             step=number,
@@ -183,7 +207,7 @@ class TrainingLoop:
         return True
 
     def _accumulate(
-        self, batch: Batch, place: Place, index: int, is_last: bool, scale: float
+        self, batch: tuple[Tensor, ...], place: Place, index: int, is_last: bool, scale: float
     ) -> tuple[float, float]:
         """Add one batch's gradient to those of its update; return its sums of loss and NLL."""
         exchange = nullcontext()
@@ -192,7 +216,7 @@ class TrainingLoop:
         key = self._config.train.seed, self.state.step + 1, index
         with exchange:
             with keyed_dropout(*key), self._autocast():
-                sums, _ = self._step(batch.src, batch.tgt_in, batch.tgt_out)
+                sums, _ = self._step(*batch)
             smoothed, nll = float(sums.smoothed.detach()), float(sums.nll)
             if not math.isfinite(smoothed):
                 raise DivergenceError(self._divergence(f"the loss is {smoothed}", place))
@@ -213,11 +237,6 @@ class TrainingLoop:
         self._optimizer.step()
         self._optimizer.zero_grad()
         return norm
-
-    def _batch(self, place: Place) -> Batch:
-        batch = self._batches.collate(place.pairs)
-        check_batch(batch.src, batch.tgt_in, batch.tgt_out, self.model.vocab)
-        return batch.to(self._world.device)
 
     def _autocast(self) -> torch.autocast:
         enabled = self._config.train.precision == "bfloat16"
@@ -241,7 +260,7 @@ class TrainingLoop:
             means, memory = window.means(), peak_mib(self._world.device)
             if logged:
                 place = {"kind": "train", "step": step, "epoch": epochs, "minutes": minutes}
-                metrics.add({**place, **vars(means), "memory_mib": memory})
+                metrics.add({**place, **means.to_dict(), "memory_mib": memory})
             self._on_event(
                 Updated(
                     step=step,
@@ -259,26 +278,29 @@ class TrainingLoop:
     def _save(self, metrics: MetricsFile | None, began: float) -> None:
         """Validate and save a checkpoint that is due."""
         self.state = _unvalidated(self.state)
-        if self._valid is not None:
-            self._validate(self._valid, metrics)
+        if self._validation is not None:
+            self._validate(self._validation, metrics)
         (minutes,) = self._world.largest([(time.monotonic() - began) / 60])
         self.state = replace(self.state, minutes=minutes, due_minutes=minutes)
         if metrics is not None:
             metrics.sync()
         self._write(self.state)
 
-    def _validate(self, valid: ValidationText, metrics: MetricsFile | None) -> None:
-        result = valid.measure(self.plain_step, self._world, self._autocast())
+    def _measure(self, validation: Validation) -> ValidationResult:
+        return validation.measure(self.objective, self.model, self._world, self._autocast())
+
+    def _validate(self, validation: Validation, metrics: MetricsFile | None) -> None:
+        result = self._measure(validation)
         state = replace(self.state, valid_loss=result.loss)
         is_best = result.loss < state.best_loss
-        if self._bleu is not None:
-            state = replace(state, valid_bleu=self._bleu.measure(self.model, self._world))
-            is_best = state.valid_bleu > state.best_bleu
+        if validation.score in result.figures:
+            state = replace(state, valid_score=result.figures[validation.score])
+            is_best = state.valid_score > state.best_score
         if is_best:
             state = replace(
                 state,
                 best_loss=result.loss,
-                best_bleu=state.valid_bleu,
+                best_score=state.valid_score,
                 best_step=state.step,
                 validations_since_best=0,
             )
@@ -293,10 +315,8 @@ class TrainingLoop:
             "epoch": state.tokens / self._batches.target_tokens,
             "minutes": state.minutes,
         }
-        bleu = None if self._bleu is None else state.valid_bleu
-        scores = result.to_dict() if bleu is None else {**result.to_dict(), "bleu": bleu}
-        metrics.add({**place, **scores})
-        self._on_event(Validated(step=state.step, result=result, bleu=bleu, is_best=is_best))
+        metrics.add({**place, **result.to_dict()})
+        self._on_event(Validated(step=state.step, result=result, is_best=is_best))
 
     def _write(self, state: TrainingState) -> None:
         """Write a checkpoint, and remove those that are no longer wanted."""
@@ -325,7 +345,7 @@ class TrainingLoop:
 
 
 def _unvalidated(state: TrainingState) -> TrainingState:
-    return replace(state, valid_loss=math.inf, valid_bleu=-math.inf)
+    return replace(state, valid_loss=math.inf, valid_score=-math.inf)
 
 
 def _is_out_of_memory(error: RuntimeError) -> bool:

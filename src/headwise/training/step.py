@@ -2,18 +2,18 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
 
-from headwise.model import Transformer
+from headwise.config import Vocab
 from headwise.seeding import keyed_seed
 from headwise.training.loss import smoothed_cross_entropy
 
 
 class LossSums(NamedTuple):
-    """Sums over a batch's target tokens; divide by their count for a mean."""
+    """Sums over a batch's targets; divide by their count for a mean."""
 
     smoothed: Tensor
     """The label-smoothed loss in nats, what training minimises."""
@@ -21,31 +21,43 @@ class LossSums(NamedTuple):
     """The plain negative log-likelihood in nats, what perplexity is made of. No gradient."""
 
 
+class _PredictsTokens(Protocol):
+    """A model whose hidden states become logits by one matrix."""
+
+    vocab: Vocab
+    output: nn.Linear
+
+    def hidden(self, *inputs: Tensor) -> Tensor: ...
+
+
 class TrainingStep(nn.Module):
-    """Join the model and its loss, so that DDP, FSDP and torch.compile wrap one module.
+    """Join a model that predicts tokens and its loss: DDP, FSDP and torch.compile wrap this.
 
     Paper: §5.4.
     """
 
-    def __init__(self, model: Transformer, *, label_smoothing: float) -> None:
+    def __init__(self, model: nn.Module, *, label_smoothing: float) -> None:
         super().__init__()
         self.model = model
         self.label_smoothing = label_smoothing
 
-    def forward(self, src: Tensor, tgt_in: Tensor, tgt_out: Tensor) -> tuple[LossSums, Tensor]:
+    def forward(self, *batch: Tensor) -> tuple[LossSums, Tensor]:
         """Return the loss sums of a batch and the number of target tokens they cover.
 
-        The ids [B, S], [B, T] and [B, T] are taken as `check_batch` leaves them. Sums, not means:
-        whoever accumulates batches divides by the tokens of them all, so that accumulated
-        gradients equal those of one large batch.
+        A batch is the model's inputs, then the targets [B, T]: of the Transformer, source ids,
+        target inputs and target outputs as `check_batch` leaves them. Sums, not means: divided by
+        the tokens of all batches of an update, accumulated gradients equal those of one large
+        batch.
         """
-        hidden = self.model.hidden(src, tgt_in).flatten(0, 1)  # [B*T, D]
+        *inputs, targets = batch
+        model: _PredictsTokens = self.model  # type: ignore[assignment]
+        hidden = model.hidden(*inputs).flatten(0, 1)  # [B*T, D]
         smoothed, nll, count = smoothed_cross_entropy(
             hidden,
-            self.model.output.weight,
-            tgt_out.flatten(),
+            model.output.weight,
+            targets.flatten(),
             smoothing=self.label_smoothing,
-            pad=self.model.vocab.pad,
+            pad=model.vocab.pad,
         )
         return LossSums(smoothed, nll), count
 

@@ -12,19 +12,22 @@ class Place:
 
     epoch: int
     batch: int
-    pairs: Indices
+    examples: Indices
+    unit: str = "examples"
+    """What they are called."""
 
     def __str__(self) -> str:
-        some = ", ".join(str(pair) for pair in self.pairs[:3])
-        more = ", …" if len(self.pairs) > 3 else ""
-        return f"epoch {self.epoch + 1}, batch {self.batch + 1} (pairs {some}{more} of the data)"
+        some = ", ".join(map(str, self.examples[:3]))
+        more = ", …" if len(self.examples) > 3 else ""
+        where = f"epoch {self.epoch + 1}, batch {self.batch + 1}"
+        return f"{where} ({self.unit} {some}{more} of the data)"
 
 
 class BatchStream:
     """Batches of one epoch after the other, from a given place on."""
 
-    def __init__(self, batches: Batches, *, epoch: int, batch: int) -> None:
-        self._batches = batches
+    def __init__(self, batches: Batches, *, epoch: int, batch: int, unit: str) -> None:
+        self._batches, self._unit = batches, unit
         self.epoch, self.batch = epoch, batch
         self._rest = self._enter(epoch, batch)
         self._next = next(self._rest, None)
@@ -36,7 +39,8 @@ class BatchStream:
         places = []
         for _ in range(count):
             assert self._next is not None
-            places.append(Place(epoch=self.epoch, batch=self.batch, pairs=self._next))
+            place = Place(epoch=self.epoch, batch=self.batch, examples=self._next, unit=self._unit)
+            places.append(place)
             self.batch += 1
             self._next = next(self._rest, None)
             if self._next is None:

@@ -26,11 +26,9 @@ class TensorBoardFile:
         """Write the figures of an event, if it has any."""
         match event:
             case Updated(logged=True):
-                figures = {f"train/{name}": value for name, value in vars(event.means).items()}
+                figures = {f"train/{name}": v for name, v in event.means.to_dict().items()}
             case Validated():
                 figures = {f"valid/{name}": v for name, v in event.result.to_dict().items()}
-                if event.bleu is not None:
-                    figures["valid/bleu"] = event.bleu
             case _:
                 return
         if self._writer is None:

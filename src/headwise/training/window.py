@@ -2,11 +2,11 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from headwise.data.batches import Batch
 from headwise.training.distributed import World
 
 
@@ -22,12 +22,18 @@ class Means:
     rate: float
     """The last update's learning rate."""
     gradient_norm: float
-    source_tokens_per_second: float
-    target_tokens_per_second: float
+    tokens_per_second: dict[str, float]
+    """By field of the task: source and target, ..."""
     padding: float
     """Share of the batches' positions that held padding."""
     outside: float
     """Share of the time not spent in forward, backward and optimizer."""
+
+    def to_dict(self) -> dict[str, float]:
+        """Return everything as a line of metrics has it."""
+        speeds = {f"{name}_tokens_per_second": v for name, v in self.tokens_per_second.items()}
+        others = {name: v for name, v in vars(self).items() if name != "tokens_per_second"}
+        return {**others, **speeds}
 
 
 class Window:
@@ -40,7 +46,8 @@ class Window:
         """Forget everything and start the clock."""
         self._smoothed = self._nll = self._loss_tokens = 0.0
         self._cells = self._filled = 0.0
-        self._updates = self._sources = self._targets = 0
+        self._updates = 0
+        self._tokens: Counter[str] = Counter()
         self._norms = self._rate = 0.0
         self._seconds = self._compute = 0.0
         self._since = time.perf_counter()
@@ -56,22 +63,22 @@ class Window:
         yield
         self._compute += time.perf_counter() - start
 
-    def add_batch(self, batch: Batch, *, smoothed: float, nll: float, tokens: int) -> None:
-        """Add the losses of one of this process's batches."""
+    def add_batch(
+        self, *, smoothed: float, nll: float, targets: int, positions: int, filled: int
+    ) -> None:
+        """Add the losses of one of this process's batches, and how much of it is no padding."""
         self._smoothed += smoothed
         self._nll += nll
-        self._loss_tokens += tokens
-        cells = batch.src.numel() + batch.tgt_out.numel()
-        self._cells += cells
-        self._filled += cells * (1 - batch.padding())
+        self._loss_tokens += targets
+        self._cells += positions
+        self._filled += filled
 
-    def add_update(self, *, rate: float, norm: float, sources: int, targets: int) -> None:
+    def add_update(self, *, rate: float, norm: float, tokens: Mapping[str, int]) -> None:
         """Add an update, with the tokens of all processes together."""
         self._updates += 1
         self._rate = rate
         self._norms += norm
-        self._sources += sources
-        self._targets += targets
+        self._tokens.update(tokens)
         now = time.perf_counter()
         self._seconds += now - self._since
         self._since = now
@@ -90,8 +97,7 @@ class Window:
             perplexity=perplexity(nll),
             rate=self._rate,
             gradient_norm=self._norms / self._updates,
-            source_tokens_per_second=self._sources / self._seconds,
-            target_tokens_per_second=self._targets / self._seconds,
+            tokens_per_second={n: count / self._seconds for n, count in self._tokens.items()},
             padding=1 - self._filled / self._cells,
             outside=1 - self._compute / self._seconds,
         )

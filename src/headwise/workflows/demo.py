@@ -21,14 +21,15 @@ from headwise.recipes import load_recipe
 from headwise.runs.checkpoint import read_state
 from headwise.runs.directory import RunDirectory
 from headwise.runs.state import TrainingState
-from headwise.tasks.translation import Translator
+from headwise.tasks.table import load_task
+from headwise.tasks.translation.translator import Translator
 from headwise.training.events import Event
 from headwise.training.stops import limit_reached
 from headwise.workflows.demo_tasks import TASKS, DemoTask, TaskName
 from headwise.workflows.demo_text import DemoText, get_text
 from headwise.workflows.evaluate import RunScores, evaluate_translator
-from headwise.workflows.new_run import check_run
 from headwise.workflows.report import UNSEEN, Sample, write_report
+from headwise.workflows.runs import Inputs, check_same
 from headwise.workflows.train import train
 
 DATA = "demo-data"
@@ -208,7 +209,7 @@ def _config(path: Path, task: DemoTask, minutes: float | None, overrides: Sequen
         run = RunDirectory(path)
         _check_same(run, task, minutes)
         config = run.config(overrides)
-        check_run(run, config, text=None, valid=None, data=None, init_from=None)
+        check_same(run, config, load_task(config.task), Inputs())
         return config
     recipe = load_recipe(task.recipe).train
     wanted = recipe.max_minutes if minutes is None else minutes

@@ -1,4 +1,4 @@
-"""What this machine has, what a recipe would need on it, and what is wrong with a text."""
+"""What this machine has, what a recipe would need on it, and what is wrong with files."""
 
 import importlib.util
 import shutil
@@ -10,16 +10,16 @@ from typing import Any
 
 import torch
 
-from headwise.config import Config, Vocab
-from headwise.data import PreparedReport, Text, TokenShards, prepare
-from headwise.data.prepare import Progress
-from headwise.model import Transformer
+from headwise.config import AnyConfig
+from headwise.data import TokenShards
+from headwise.files import Folder
 from headwise.runs.device import choose_device
 from headwise.runs.environment import describe
-from headwise.training.estimate import Estimate, estimate, invented_batch, small_batch
+from headwise.tasks.table import load_task
+from headwise.training.estimate import PROBE_TOKENS, Estimate, estimate, small_batch
 from headwise.training.memory import available_mib
-from headwise.training.step import TrainingStep
-from headwise.workflows.new_run import training_batches
+from headwise.training.task import PreparedReport, Progress, Source
+from headwise.workflows.runs import training_batches
 
 _EXTRAS = {
     "ctranslate2": "ctranslate2",
@@ -43,51 +43,54 @@ class Diagnosis:
     """Which of the optional parts are installed."""
     parameters: int
     estimate: Estimate
-    text: PreparedReport | None = None
+    files: PreparedReport | None = None
+    unit: str = ""
+    """What an example is called, in the plural."""
     too_long: int = 0
-    """Pairs that fit no batch."""
+    """Examples that fit no batch."""
     padding: float = 0.0
-    """Share of the positions of a pass over the text that would hold padding."""
+    """Share of the positions of a pass over the data that would hold padding."""
 
 
 def diagnose(
-    config: Config,
+    config: AnyConfig,
     *,
-    text: Text | None = None,
-    valid: Text | None = None,
+    source: Source | None = None,
+    valid: Source | None = None,
     device: str | None = None,
     processes: int | None = None,
     on_progress: Progress = lambda *_: None,
 ) -> Diagnosis:
-    """Look at this machine and, if there is one, at a text, as training with a recipe would.
+    """Look at this machine and, if they are given, at files, as training with a recipe would.
 
-    The text is prepared in a temporary place, faults and all, so that everything said of it is
+    The files are prepared in a temporary place, faults and all, so that everything said of them is
     what training would meet.
     """
-    place = choose_device(device)
+    place, task = choose_device(device), load_task(config.task)
     report, too_long, padding, epoch_tokens = None, 0, 0.0, None
-    vocab = Vocab.shared(config.data.vocab_size)
+    vocab = task.expected_vocab(config)
     batch = None
-    if text is not None:
+    if source is not None:
         with tempfile.TemporaryDirectory(prefix="headwise-doctor-") as name:
             directory = Path(name) / "data"
-            report = prepare(
-                text,
+            report = task.prepare(
+                source,
                 config,
                 directory,
                 valid=valid,
                 lenient=True,
                 processes=processes,
+                tokenizer_from=None,
                 on_progress=on_progress,
             )
-            shards = TokenShards(directory / "train")
-            batches = training_batches(shards, config)
+            vocab = task.vocab(Folder.of(directory))
+            batches = training_batches(TokenShards(directory / "train"), config, task)
             too_long = len(batches.too_long)
             if len(batches):
-                batch, padding = small_batch(batches), batches.padding()
-                epoch_tokens = batches.target_tokens
-        vocab = Vocab(source_size=report.source_vocab, target_size=report.target_vocab)
-    model = Transformer(config.model, vocab).to(place)
+                rows = batches.read(small_batch(batches))
+                batch = task.collate(rows, vocab, (config.train.seed, 0))
+                padding, epoch_tokens = batches.padding(), batches.target_tokens
+    model = task.model(config, vocab).to(place)
     return Diagnosis(
         environment=describe(place, 1),
         available_mib=available_mib(place),
@@ -96,16 +99,17 @@ def diagnose(
         extras={
             extra: importlib.util.find_spec(module) is not None for extra, module in _EXTRAS.items()
         },
-        parameters=config.model.count_parameters(vocab),
+        parameters=task.count_parameters(config, vocab),
         estimate=estimate(
-            TrainingStep(model, label_smoothing=config.train.label_smoothing),
+            task.objective(model, config),
             config,
-            batch or invented_batch(vocab),
+            batch or task.example_batch(config, vocab, PROBE_TOKENS),
             epoch_tokens=epoch_tokens,
             processes=1,
             device=place,
         ),
-        text=report,
+        files=report,
+        unit=task.unit,
         too_long=too_long,
         padding=padding,
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from headwise.errors import ConfigError
 from headwise.evaluation import Comparison, References, Scores, compare, score
-from headwise.tasks.translation import Translator
+from headwise.tasks.translation.translator import Translator
 from headwise.workflows.translators import EngineName, Quantization, load_translator
 
 _WINDOW = 512

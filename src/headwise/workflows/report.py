@@ -15,7 +15,7 @@ from headwise.inspect.report_page import Report, Sample, render_report
 from headwise.runs.directory import RunDirectory
 from headwise.runs.environment import read_sessions
 from headwise.runs.metrics import iterate_metrics
-from headwise.tasks.translation import Translation, Translator
+from headwise.tasks.translation.translator import Translation, Translator
 from headwise.workflows.evaluate import RunScores, evaluate_translator
 
 __all__ = ["Sample", "report", "write_report"]

@@ -17,7 +17,7 @@ from headwise.runs.metrics import iterate_metrics
 from headwise.serving.compute import computer
 from headwise.serving.models import ServedModel
 from headwise.serving.workers import Workers
-from headwise.tasks.translation import Translator
+from headwise.tasks.translation.translator import Translator
 from headwise.workflows.translators import EngineName, Quantization, load_translator
 
 _LONGEST_NAME = 100

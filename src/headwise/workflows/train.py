@@ -6,12 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+from torch import Tensor, nn
 
-from headwise.config import Config, Vocab
-from headwise.data import PreparedReport, Text, TokenShards
-from headwise.data.prepare import Progress
+from headwise.config import AnyConfig
+from headwise.data.batches import Batches, Indices
 from headwise.errors import CheckpointError
-from headwise.model import Transformer
 from headwise.runs.checkpoint import read_manifest, read_weights
 from headwise.runs.checkpoints import average, choose, due_steps, last_good
 from headwise.runs.directory import RunDirectory
@@ -23,11 +22,11 @@ from headwise.seeding import keyed_seed
 from headwise.training.distributed import World
 from headwise.training.estimate import estimate, small_batch
 from headwise.training.events import Event, Note
-from headwise.training.loop import TrainingLoop
+from headwise.training.loop import TrainingLoop, TrainingSet
 from headwise.training.stops import stop_signals
-from headwise.training.validation import ValidationResult, ValidationText
-from headwise.training.validation_bleu import ValidationBleu
-from headwise.workflows.new_run import check_run, data_folder, make_run, training_batches
+from headwise.training.task import PreparedReport, Progress, Source, ValidationData
+from headwise.training.validation import Collate, Validation, ValidationResult
+from headwise.workflows.runs import Inputs, Run, open_or_create, training_batches
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,11 +48,11 @@ class TrainReport:
 
 
 def train(
-    config: Config,
+    config: AnyConfig,
     run: str | Path,
     *,
-    text: Text | None = None,
-    valid: Text | None = None,
+    text: Source | None = None,
+    valid: Source | None = None,
     data: str | Path | None = None,
     init_from: str | Path | None = None,
     device: str | None = None,
@@ -65,118 +64,123 @@ def train(
 ) -> TrainReport:
     """Train a model in a run directory, or go on with the training begun there.
 
-    A new run takes its text, which is cut into subwords and encoded first, or `data` that
-    `headwise.data.prepare` made. Without validation text, some pairs are held out. `init_from` is a
-    run whose weights, and subwords, this one starts from. A run that exists is gone on with if the
-    config is the same, and is a ConfigError listing the differences if not. SIGTERM and SIGINT
-    save the last whole update and return.
+    A new run takes its files as `text` (what kind of files, the config's task says), which are
+    encoded first, or prepared `data`. Without validation files, some examples are held out.
+    `init_from` is a run whose weights, and tokenizer, this one starts from. A run that exists is
+    resumed if the config is the same, and is a ConfigError listing the differences if not. SIGTERM
+    and SIGINT save the last whole update and return.
     """
     world = World.join(device)
     try:
-        path, prepared = Path(run), None if data is None else Path(data)
-        first = None if init_from is None else RunDirectory(Path(init_from))
-        if world.is_first and not (path / "config.toml").exists():
-            report = make_run(
-                path,
+        inputs = Inputs(
+            source=text,
+            valid=valid,
+            data=None if data is None else Path(data),
+            init_from=None if init_from is None else RunDirectory(Path(init_from)),
+            lenient=lenient,
+            processes=processes,
+        )
+
+        def open_run() -> Run:
+            return open_or_create(
+                Path(run),
                 config,
-                text=text,
-                valid=valid,
-                data=prepared,
-                init_from=first,
-                lenient=lenient,
-                processes=processes,
+                inputs,
+                may_create=world.is_first,
                 on_progress=on_progress,
+                on_prepared=on_prepared,
             )
-            if report is not None:
-                on_prepared(report)
+
+        opened = open_run() if world.is_first else None
         world.wait()
-        directory = RunDirectory(path)
-        check_run(directory, config, text=text, valid=valid, data=prepared, init_from=first)
-        with directory.locked() if world.is_first else nullcontext():
+        opened = opened or open_run()
+        with opened.directory.locked() if world.is_first else nullcontext():
             tell = on_event if world.is_first else (lambda _: None)
-            return _train(directory, config, prepared, world, tell)
+            return _train(opened, world, tell)
     finally:
         world.leave()
 
 
-def _train(
-    run: RunDirectory,
-    config: Config,
-    data: Path | None,
-    world: World,
-    tell: Callable[[Event], None],
-) -> TrainReport:
+def _train(run: Run, world: World, tell: Callable[[Event], None]) -> TrainReport:
     # A function of its own, so that nothing of the loop is left when the processes part: taking
     # leave while DistributedDataParallel is still held would hang now and then.
-    loop = _loop(run, config, data, world, tell)
+    loop = _loop(run, world, tell)
     with stop_signals() as wish:
         ending = loop.run(wish)
-    steps = [] if ending.signal else _average(run, config.train.average_last, world, tell)
+    directory = run.directory
+    steps: list[int] = []
+    if not ending.signal:
+        steps = _average(directory, run.config.train.average_last, world, tell)
     return TrainReport(
-        run=run.path,
+        run=directory.path,
         is_first=world.is_first,
         state=ending.state,
         reason=ending.reason,
         signal=ending.signal,
         averaged_steps=tuple(steps),
-        averaged=loop.measure(read_weights(run.inside(run.averaged))) if steps else None,
+        averaged=loop.measure(read_weights(directory.inside(directory.averaged)))
+        if steps
+        else None,
     )
 
 
-def _loop(
-    run: RunDirectory,
-    config: Config,
-    data: Path | None,
-    world: World,
-    tell: Callable[[Event], None],
-) -> TrainingLoop:
+def _loop(run: Run, world: World, tell: Callable[[Event], None]) -> TrainingLoop:
     """Put the loop together, where the last good checkpoint left it."""
-    source, target = run.subwords()
-    vocab = Vocab(source_size=len(source), target_size=len(target))
-    folder = data_folder(run, data)
-    if data is None and folder.root != run.path:
-        tell(Note(text=f"the run's text is in {folder.path}, as its origin.json says"))
-    shards = TokenShards(folder / "train"), TokenShards(folder / "valid")
+    config, task, directory = run.config, run.task, run.directory
+    if run.data.root != directory.path:
+        tell(Note(text=f"the run's data is in {run.data.path}"))
+    train, valid = run.shards("train"), run.shards("valid")
     if world.is_first:
-        for part in shards:
-            part.verify({"source": len(source), "target": len(target)})
-    batches, valid_batches = (training_batches(part, config) for part in shards)
-    for part, cut in zip(shards, (batches, valid_batches), strict=True):
+        sizes = task.sizes(run.vocab)
+        for part in (train, valid):
+            part.verify(sizes)
+    batches, valid_batches = (training_batches(part, config, task) for part in (train, valid))
+    for part, cut in ((train, batches), (valid, valid_batches)):
         if count := len(cut.too_long):
-            what = f"{count:,} of {len(part):,} pairs in {part.directory} are longer than a batch"
-            tell(Note(text=f"{what} or than the model's positions: left out", is_warning=True))
-    valid, bleu = None, None
+            what = f"{count:,} of {len(part):,} {task.unit} in {part.directory}"
+            text = f"{what} are longer than a batch or than the model's positions: left out"
+            tell(Note(text=text, is_warning=True))
+
+    def collate(of: Batches) -> Collate:
+        def read(examples: Indices, epoch: int) -> tuple[Tensor, ...]:
+            return task.collate(of.read(examples), run.vocab, (config.train.seed, epoch))
+
+        return read
+
+    validation = None
     if len(valid_batches):
-        valid = ValidationText(valid_batches, shards[1], target)
-        if config.train.bleu_pairs:
-            bleu = ValidationBleu(valid_batches, shards[1], target, config)
+        data = ValidationData(shards=valid, batches=valid_batches, folder=directory.folder)
+        evaluator = task.evaluator(data, config)
+        validation = Validation(valid_batches, collate(valid_batches), evaluator)
     else:
-        tell(Note(text="there are no pairs to validate on", is_warning=True))
-    check_last_checkpoint(run, config, vocab)
-    model = _new_model(config, vocab)
-    loop = TrainingLoop(model, config, batches, valid, bleu, run, world, tell)
-    checkpoint, problems = last_good(run, set_aside=world.is_first)
+        tell(Note(text=f"there are no {task.unit} to validate on", is_warning=True))
+    check_last_checkpoint(directory, task.count_parameters(config, run.vocab))
+    model = _new_model(run)
+    objective = task.objective(model, config)
+    training_set = TrainingSet(batches=batches, collate=collate(batches), unit=task.unit)
+    loop = TrainingLoop(model, objective, config, training_set, validation, directory, world, tell)
+    checkpoint, problems = last_good(directory, set_aside=world.is_first)
     for problem in problems:
         tell(Note(text=problem, is_warning=True))
     if checkpoint is not None:
         loop.resume(checkpoint)
-        tell(Note(text=f"going on from step {checkpoint.state.step:,} of {run.path}"))
-    elif origin := run.origin().get("init_from"):
+        tell(Note(text=f"going on from step {checkpoint.state.step:,} of {directory.path}"))
+    elif origin := directory.origin().get("init_from"):
         first = RunDirectory(Path(origin))
         chosen = choose(first)
         load_weights(model, read_weights(first.inside(chosen)), str(chosen))
         tell(Note(text=f"starting from the weights of {chosen}"))
     step = 0 if checkpoint is None else checkpoint.state.step
     if world.is_first:
-        for warning in record_session(run, describe(world.device, world.size), step):
+        for warning in record_session(directory, describe(world.device, world.size), step):
             text = f"{warning}: the run goes on, but not bit for bit as it would have"
             tell(Note(text=text, is_warning=True))
         if checkpoint is None:
             tell(
                 estimate(
-                    loop.plain_step,
+                    objective,
                     config,
-                    small_batch(batches),
+                    training_set.collate(small_batch(batches), 0),
                     epoch_tokens=batches.target_tokens,
                     processes=world.size,
                     device=world.device,
@@ -185,11 +189,11 @@ def _loop(
     return loop
 
 
-def _new_model(config: Config, vocab: Vocab) -> Transformer:
+def _new_model(run: Run) -> nn.Module:
     """Draw the first weights, by the seed alone."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(keyed_seed("weights", config.train.seed))
-        return Transformer(config.model, vocab)
+        torch.manual_seed(keyed_seed("weights", run.config.train.seed))
+        return run.task.model(run.config, run.vocab)
 
 
 def _average(

@@ -12,7 +12,7 @@ from headwise.interop.ctranslate2_groups import GroupingEngine
 from headwise.interop.ctranslate2_spec import largest_file
 from headwise.recipes import search_as
 from headwise.runs.directory import RunDirectory
-from headwise.tasks.translation import Translator
+from headwise.tasks.translation.translator import Translator
 
 EngineName = Literal["torch", "ctranslate2"]
 Quantization = Literal["int8", "int16", "float32"]

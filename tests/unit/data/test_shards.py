@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from headwise.data.shards import ShardWriter, TokenShards, id_dtype
+from headwise.data.shards import Floats, ShardWriter, TokenShards, id_dtype
 from headwise.errors import DataError, UnsafeFileError
 
 SIZES = {"source": 300, "target": 70_000}
@@ -217,3 +217,26 @@ def test_a_copy_has_the_same_files(tmp_path: Path) -> None:
     TokenShards(tmp_path / "copy").verify(SIZES)
     originals = {path.name: path.read_bytes() for path in (tmp_path / "d").iterdir()}
     assert {path.name: path.read_bytes() for path in (tmp_path / "copy").iterdir()} == originals
+
+
+def test_floats_come_back_by_position(tmp_path: Path) -> None:
+    values = np.arange(24, dtype=np.float32).reshape(8, 3)
+    with ShardWriter(tmp_path / "d", {"frames": Floats(3)}, sequences_per_shard=2) as writer:
+        writer.add({"frames": (values, np.array([1, 4, 3]))})
+    shards = TokenShards(tmp_path / "d")
+    shards.verify()
+    assert shards.lengths("frames").tolist() == [1, 4, 3]
+    assert shards.sequence("frames", 1).tolist() == values[1:5].tolist()
+    found, lengths = shards.sequences("frames", np.array([2, 0]))
+    assert found.tolist() == [*values[5:].tolist(), *values[:1].tolist()]
+    assert lengths.tolist() == [3, 1]
+
+
+def test_floats_are_not_taken_for_ids(tmp_path: Path) -> None:
+    with ShardWriter(tmp_path / "d", {"source": Floats(2)}) as writer:
+        writer.add({"source": (np.ones((2, 2), dtype=np.float32), np.array([2]))})
+    shards = TokenShards(tmp_path / "d")
+    with pytest.raises(DataError, match="source has floats, not ids"):
+        shards.verify({"source": 50})
+    with pytest.raises(DataError, match="source has floats, not ids"):
+        shards.checked_sequence("source", 0, 50)

@@ -13,7 +13,7 @@ from headwise.errors import RequestError
 from headwise.inspect.attention import BEGIN, END, AttentionRecord, attention_record, readable
 from headwise.model import Trace
 from headwise.runs.directory import RunDirectory
-from headwise.runs.model import load_model
+from headwise.tasks.translation.trained import load_model
 
 SOURCE = "ban dora kuti ban"
 

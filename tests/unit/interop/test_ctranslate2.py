@@ -10,6 +10,7 @@ from pathlib import Path
 import ctranslate2
 import pytest
 import torch
+from headwise.workflows.new_run import make_run
 
 from headwise.config import Vocab
 from headwise.data import prepare
@@ -22,10 +23,9 @@ from headwise.interop.ctranslate2_verification import greedy
 from headwise.model import Transformer
 from headwise.runs.checkpoint import write_checkpoint
 from headwise.runs.directory import RunDirectory
-from headwise.runs.model import load_model
 from headwise.runs.state import TrainingState
 from headwise.runs.weights import model_weights
-from headwise.workflows.new_run import make_run
+from headwise.tasks.translation.trained import load_model
 from tests.small_runs import small_config, write_text
 
 SEPARATE = ("data.joint=false", "data.vocab_size=290")

@@ -16,7 +16,7 @@ from headwise.serving.in_loop import InLoop
 from headwise.serving.limits import Limits, RefusedError
 from headwise.serving.metrics import Metrics
 from headwise.serving.rates import Speed
-from headwise.tasks.engine import LostError
+from headwise.tasks.translation.engine import LostError
 
 Test = Callable[[Batcher], Coroutine[Any, Any, None]]
 

@@ -16,9 +16,9 @@ from headwise.decoding import Hypothesis, SearchSettings
 from headwise.errors import CheckpointError, ConfigError, RequestError
 from headwise.model import Transformer
 from headwise.runs.directory import RunDirectory
-from headwise.runs.model import load_model
-from headwise.tasks.sentences import split_sentences, split_to_fit
-from headwise.tasks.torch_engine import SamplingSettings, TorchEngine
+from headwise.tasks.translation.sentences import split_sentences, split_to_fit
+from headwise.tasks.translation.torch_engine import SamplingSettings, TorchEngine
+from headwise.tasks.translation.trained import load_model
 from tests.conftest import model_config
 
 COUNT = SearchSettings(beam=1, stop="count")
@@ -170,7 +170,7 @@ def test_few_logits_are_held_to_score_many_pairs(monkeypatch: pytest.MonkeyPatch
     expected = TorchEngine(model).token_log_probs(pairs)
     held: list[int] = []
     model.output.register_forward_hook(lambda _, __, logits: held.append(logits.shape[0]))
-    monkeypatch.setattr("headwise.tasks.torch_engine._CHUNK", 7)
+    monkeypatch.setattr("headwise.tasks.translation.torch_engine._CHUNK", 7)
     for some, all_at_once in zip(TorchEngine(model).token_log_probs(pairs), expected, strict=True):
         assert some == pytest.approx(all_at_once, rel=1e-5)
     assert max(held) == 7

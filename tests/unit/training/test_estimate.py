@@ -5,7 +5,8 @@ import torch
 
 from headwise.config import Config, TrainConfig, Vocab
 from headwise.model import Transformer
-from headwise.training.estimate import Estimate, estimate, invented_batch
+from headwise.tasks.translation.task import TASK
+from headwise.training.estimate import Estimate, estimate
 from headwise.training.step import TrainingStep
 from tests.conftest import VOCAB, model_config
 
@@ -18,7 +19,7 @@ def measured(
     found = estimate(
         step,
         config,
-        invented_batch(VOCAB),
+        TASK.example_batch(config, VOCAB, 1024),
         epoch_tokens=epoch_tokens,
         processes=1,
         device=torch.device("cpu"),
@@ -63,14 +64,15 @@ import json, resource, torch
 from headwise.config import Config, ModelConfig, TrainConfig, Vocab
 from headwise.model import Transformer
 from headwise.training import TrainingStep, adam
-from headwise.training.estimate import estimate, invented_batch
+from headwise.tasks.translation.task import TASK
+from headwise.training.estimate import estimate
 torch.set_num_threads(1)
 vocab, train = Vocab.shared(8000), TrainConfig(batch_tokens=4000)
 config = Config(model=ModelConfig(d_model=256, d_ff=1024, num_layers=2, num_heads=4), train=train)
 model = Transformer(config.model, vocab)
 step, optimizer = TrainingStep(model, label_smoothing=0.1), adam(model.parameters(), train)
-found = estimate(step, config, invented_batch(vocab), epoch_tokens=None, processes=1,
-                 device=torch.device("cpu"))
+found = estimate(step, config, TASK.example_batch(config, vocab, 1024),
+                 epoch_tokens=None, processes=1, device=torch.device("cpu"))
 ids = torch.randint(4, 8000, (160, 25))
 for _ in range(2):
     sums, count = step(ids, ids, ids)
@@ -99,9 +101,8 @@ def test_months_and_terabytes_are_absurd() -> None:
     assert not Estimate(minutes=1, memory_mib=12, available_mib=None, **common).too_large
 
 
-def test_an_invented_batch_is_one_that_could_be() -> None:
+def test_an_example_batch_is_a_valid_one() -> None:
     from headwise.model import check_batch
 
     vocab = Vocab(source_size=11, target_size=7)
-    batch = invented_batch(vocab)
-    check_batch(batch.src, batch.tgt_in, batch.tgt_out, vocab)
+    check_batch(*TASK.example_batch(Config(), vocab, 1024), vocab)

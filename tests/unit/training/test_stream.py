@@ -17,11 +17,11 @@ class ThreeTwo:
 
 
 def stream(epoch: int = 0, batch: int = 0) -> BatchStream:
-    return BatchStream(cast("Batches", ThreeTwo()), epoch=epoch, batch=batch)
+    return BatchStream(cast("Batches", ThreeTwo()), epoch=epoch, batch=batch, unit="pairs")
 
 
 def pairs(stream: BatchStream, count: int) -> list[list[int]]:
-    return [place.pairs.tolist() for place in stream.take(count)]
+    return [place.examples.tolist() for place in stream.take(count)]
 
 
 def test_batches_go_on_from_one_epoch_to_the_next() -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from headwise.data import Subwords
 from headwise.errors import RequestError
-from headwise.tasks.sentences import split_sentences, split_to_fit
+from headwise.tasks.translation.sentences import split_sentences, split_to_fit
 
 _HALF_PAIR = re.compile("[\ud800-\udfff]")
 

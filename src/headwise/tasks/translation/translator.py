@@ -13,11 +13,11 @@ from headwise.model import Transformer
 from headwise.recipes import search_as
 from headwise.runs.device import choose_device
 from headwise.runs.directory import RunDirectory
-from headwise.runs.model import TrainedModel, load_model
-from headwise.tasks.engine import Engine, OngoingSearch
-from headwise.tasks.prepared import Job, Part, Prepared, prepare
-from headwise.tasks.torch_engine import SamplingSettings, TorchEngine
-from headwise.tasks.tracing import TracedPair, traceable_ids
+from headwise.tasks.translation.engine import Engine, OngoingSearch
+from headwise.tasks.translation.prepared import Job, Part, Prepared, prepare
+from headwise.tasks.translation.torch_engine import SamplingSettings, TorchEngine
+from headwise.tasks.translation.tracing import TracedPair, traceable_ids
+from headwise.tasks.translation.trained import TrainedModel, load_model
 
 _STRONGEST_PENALTY = 10
 """Of the exponents people use, 1 is large; far beyond this one, numbers overflow."""

@@ -1,0 +1,49 @@
+"""How a task's files are named on the command line.
+
+`headwise --help` must not import torch, so a task describes its options here, apart from the rest.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
+
+if TYPE_CHECKING:
+    from headwise.training.task import Source
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputOption:
+    """An option that names files, or says what is in them."""
+
+    flag: str
+    name: str
+    """The key of its value."""
+    help: str
+    kind: Literal["path", "paths", "text", "columns"] = "path"
+    """A path; any number of paths; a word; or two column numbers as in 1,2."""
+    default: str | None = None
+    choices: tuple[str, ...] = ()
+    """What a word may be."""
+
+
+class TaskInputs(Protocol):
+    """The options of a task, and what they mean."""
+
+    options: tuple[InputOption, ...]
+    """Those of `headwise train` and `headwise prepare`."""
+    needed: str
+    """What a new run needs, and the options that name it."""
+
+    def training(self, values: Mapping[str, Any]) -> "Source | None":
+        """Return the files to train on that the options name, if they name any."""
+        ...
+
+    def validation(self, values: Mapping[str, Any]) -> "Source | None":
+        """Return the files to validate on."""
+        ...
+
+
+def paths(values: Mapping[str, Any], name: str) -> tuple[Path, ...]:
+    """Return the paths given by an option of that kind."""
+    return tuple(values.get(name) or ())

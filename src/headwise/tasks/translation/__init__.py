@@ -1,0 +1,1 @@
+"""Translation: from pairs of sentences to a Translator."""

@@ -1,0 +1,152 @@
+"""What training needs of a task. Nothing in this folder knows a particular one."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from torch import Tensor, nn
+
+from headwise.config import AnyConfig, Vocab
+from headwise.data import TokenShards
+from headwise.data.batches import Batches, Field, Rows
+from headwise.files import Folder
+from headwise.training.distributed import World
+
+Progress = Callable[[str, int, int | None], None]
+"""Called with what is being done, how much of it is done, and of how much if that is known."""
+
+
+class Source(Protocol):
+    """The files that a run is trained on."""
+
+    def describe(self) -> list[Any]:
+        """Return names, sizes and settings as JSON holds them: what the files are recognised by."""
+        ...
+
+
+class PreparedReport(Protocol):
+    """What became of a task's files."""
+
+    def lines(self) -> list[str]:
+        """Say it in sentences: what there is to train on, what was left out and why."""
+        ...
+
+
+class Evaluator(Protocol):
+    """Named numbers on the validation data, besides the loss."""
+
+    @property
+    def score(self) -> str:
+        """The number that decides which checkpoint is best, the higher the better.
+
+        Empty where the loss decides.
+        """
+        ...
+
+    def measure(self, model: nn.Module, nll: float, world: World) -> dict[str, float]:
+        """Return the numbers. `nll` is the negative log-likelihood of all targets, in nats."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class ValidationData:
+    """What a task's evaluator looks at."""
+
+    shards: TokenShards
+    batches: Batches
+    folder: Folder
+    """The run directory, or prepared data: where the tokenizer is."""
+
+
+class Task(Protocol):
+    """One kind of work: from the user's files to a trained model."""
+
+    name: str
+    fields: tuple[Field, ...]
+    """The streams of an example. The last is what the model predicts."""
+    unit: str
+    """What an example is called, in the plural: "pairs", "blocks", ..."""
+
+    def prepare(
+        self,
+        source: Any,
+        config: AnyConfig,
+        directory: Path,
+        *,
+        valid: Any | None,
+        lenient: bool,
+        processes: int | None,
+        tokenizer_from: Folder | None,
+        on_progress: Progress,
+    ) -> PreparedReport:
+        """Write prepared data: `tokenizer/`, `train/`, `valid/` and `report.json`.
+
+        With `tokenizer_from`, another run's tokenizer is used instead of learning one.
+        """
+        ...
+
+    def complete(
+        self, config: AnyConfig, source: Any | None, before: AnyConfig | None
+    ) -> AnyConfig:
+        """Fill in what the config leaves to the files, or to the run as it was made before."""
+        ...
+
+    def origin(self, train: TokenShards) -> dict[str, Any]:
+        """Return what origin.json is to say about the training data."""
+        ...
+
+    def vocab(self, folder: Folder) -> Vocab:
+        """Read the vocabulary from the tokenizer of prepared data or of a run."""
+        ...
+
+    def expected_vocab(self, config: AnyConfig) -> Vocab:
+        """Return the vocabulary that a config asks for, where there is no data yet."""
+        ...
+
+    def sizes(self, vocab: Vocab) -> dict[str, int]:
+        """Return the size of the vocabulary of each stream of ids."""
+        ...
+
+    def same_tokenizer(self, one: Folder, other: Folder) -> bool:
+        """Return whether two directories hold the same tokenizer."""
+        ...
+
+    def copy_tokenizer(self, source: Folder, directory: Path) -> None:
+        """Write the tokenizer of prepared data into a run directory that is being made."""
+        ...
+
+    def longest(self, config: AnyConfig) -> int | None:
+        """Return how many positions the model can take, if there is a limit."""
+        ...
+
+    def model(self, config: AnyConfig, vocab: Vocab) -> nn.Module:
+        """Build the model, with random weights."""
+        ...
+
+    def count_parameters(self, config: AnyConfig, vocab: Vocab) -> int:
+        """Count the model's parameters without building it."""
+        ...
+
+    def objective(self, model: nn.Module, config: AnyConfig) -> nn.Module:
+        """Join the model and its loss: `forward(*batch) -> (LossSums, count)`.
+
+        Sums, not means: they are divided by the targets of all batches of an update, so that
+        accumulated gradients equal those of one large batch.
+        """
+        ...
+
+    def collate(self, rows: Rows, vocab: Vocab, key: tuple[int, int]) -> tuple[Tensor, ...]:
+        """Lay examples out as a batch, and check it.
+
+        Anything random follows from the key, (seed, epoch), and the examples alone.
+        """
+        ...
+
+    def example_batch(self, config: AnyConfig, vocab: Vocab, tokens: int) -> tuple[Tensor, ...]:
+        """Make up a batch of about so many tokens, to time the model where there is no data."""
+        ...
+
+    def evaluator(self, data: ValidationData, config: AnyConfig) -> Evaluator:
+        """Return what measures the model on validation data."""
+        ...
