@@ -216,14 +216,17 @@ def _resident(pid: int) -> int:
 
 def measure_opening(directory: Path) -> dict[str, float]:
     """Return the time and the memory from opening prepared data to the first batch of an epoch."""
+    from headwise.config import Vocab
     from headwise.data.batches import Batches
+    from headwise.data.pairs import PAIR_FIELDS, collate_pairs
     from headwise.data.shards import TokenShards
 
     before = _resident(os.getpid()) / 2**20
     start = time.perf_counter()
-    batches = Batches(TokenShards(directory / "train"), batch_tokens=BATCH_TOKENS, seed=1)
+    shards = TokenShards(directory / "train")
+    batches = Batches(shards, PAIR_FIELDS, batch_tokens=BATCH_TOKENS, seed=1)
     opened = time.perf_counter()
-    batches.collate(next(batches.epoch(1)))
+    collate_pairs(batches.read(next(batches.epoch(1))), Vocab.shared(37_000))
     end = time.perf_counter()
     return {
         "open_seconds": opened - start,

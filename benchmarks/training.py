@@ -29,6 +29,7 @@ from headwise import Config, train
 from headwise.config import DataConfig, ModelConfig, TrainConfig, Vocab
 from headwise.data import ParallelFiles, TokenShards, prepare
 from headwise.data.batches import Batches
+from headwise.data.pairs import PAIR_FIELDS
 from headwise.runs.metrics import read_metrics
 from headwise.training.events import Event, Saved
 
@@ -89,7 +90,7 @@ def measure(
         ),
     )
     shards = TokenShards(prepared / "train")
-    order = Batches(shards, batch_tokens=batch_tokens, seed=config.train.seed)
+    order = Batches(shards, PAIR_FIELDS, batch_tokens=batch_tokens, seed=config.train.seed)
     batches: list[list[int]] = []
     epoch = 0
     while len(batches) < config.train.max_steps:

@@ -162,7 +162,7 @@ def test_doctor_says_what_a_run_takes_and_what_is_wrong_with_a_text(
         "needs",
         "files",
     ]
-    assert "203 pairs: " in lines[5]
+    assert "183 pairs to train on, 17 to validate on" in lines[5]
     assert f"left out 1 of 203 pairs: an empty side ({source}:201)" in output
     assert f"left out 1 of 203 pairs: not readable ({source}:202)" in output
     assert f"left out 1 of 203 pairs: a NUL character ({source}:203)" in output

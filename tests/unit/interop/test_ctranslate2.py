@@ -10,7 +10,6 @@ from pathlib import Path
 import ctranslate2
 import pytest
 import torch
-from headwise.workflows.new_run import make_run
 
 from headwise.config import Vocab
 from headwise.data import prepare
@@ -26,6 +25,7 @@ from headwise.runs.directory import RunDirectory
 from headwise.runs.state import TrainingState
 from headwise.runs.weights import model_weights
 from headwise.tasks.translation.trained import load_model
+from headwise.workflows.runs import Inputs, open_or_create
 from tests.small_runs import small_config, write_text
 
 SEPARATE = ("data.joint=false", "data.vocab_size=290")
@@ -45,18 +45,7 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
         config = small_config("model.num_layers=2", *changes)
         path = tmp_path_factory.mktemp("runs") / "run"
         data = prepared / ("joint" if config.data.joint else "two")
-        make_run(
-            path,
-            config,
-            text=None,
-            valid=None,
-            data=data,
-            init_from=None,
-            lenient=False,
-            processes=1,
-            on_progress=lambda *_: None,
-        )
-        directory = RunDirectory(path)
+        directory = open_or_create(path, config, Inputs(data=data)).directory
         source, target = directory.subwords()
         torch.manual_seed(5)
         model = Transformer(config.model, Vocab(source_size=len(source), target_size=len(target)))
