@@ -67,7 +67,7 @@ lock:
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
 	PIP_CONSTRAINT=.lock $(BIN)/python -m pip install --quiet --disable-pip-version-check hatchling editables --editable '.[dev]'
-	(echo '# Every version of our own set-up, renewed by `make lock`. Users get the ranges of pyproject.toml.'; \
+	(echo '# Versions for development and the container, updated by `make lock`. Users get the ranges in pyproject.toml.'; \
 	 $(BIN)/python -m pip freeze --all --exclude-editable | grep -v '^pip==' | sed 's/+cpu$$//' | sort -f) > constraints.txt
 	rm .lock
 	touch $(READY)
