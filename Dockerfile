@@ -1,16 +1,16 @@
-# A server on CPUs. Build, and serve a run from a directory of runs:
+# A CPU server. Build the image, and serve a run from a directory of runs:
 #   docker build --tag headwise .
 #   docker run --publish 127.0.0.1:8000:8000 --volume "$PWD/runs:/runs:ro" headwise /runs/ende
 
-# A tag can move; for the same image every time, name a digest: --build-arg BASE=python@sha256:...
+# A tag can move. For reproducible builds, pass a digest: --build-arg BASE=python@sha256:...
 ARG BASE=python:3.12-slim
 FROM ${BASE}
 
-# An index with torch's wheels for CPUs, which are smaller by gigabytes: --build-arg TORCH_INDEX=...
-# Torch alone is installed from it, so that it cannot supply any other package.
+# An index with torch's CPU wheels, which are gigabytes smaller: --build-arg TORCH_INDEX=...
+# Only torch is installed from it, so that it cannot supply any other package.
 ARG TORCH_INDEX=
 
-# Every package in the version that the tests ran with, those of the build included.
+# The versions that the tests ran with, including build dependencies.
 ENV PIP_CONSTRAINT=/app/constraints.txt PIP_BUILD_CONSTRAINT=/app/constraints.txt
 
 WORKDIR /app
@@ -26,6 +26,6 @@ USER headwise
 EXPOSE 8000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=60s \
   CMD ["python", "-c", "import urllib.request; urllib.request.urlopen('http://127.0.0.1:8000/healthz', timeout=3)"]
-# Every network of the container, which is not yet every network of the machine.
+# All interfaces of the container; `docker run --publish` decides which of the host's.
 ENTRYPOINT ["headwise", "serve", "--host", "0.0.0.0", "--port", "8000"]
 CMD ["/runs/model"]

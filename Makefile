@@ -1,4 +1,4 @@
-# Every target makes what it needs: on a fresh clone `make test` is enough.
+# Every target installs what it needs, so `make test` works on a fresh clone.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -10,13 +10,13 @@ AUDIT_READY := $(AUDIT)/.ready
 
 setup: $(READY)
 
-# Versions are pinned for our own work only; users get the ranges of pyproject.toml.
+# Versions are pinned for development only; users get the ranges in pyproject.toml.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	PIP_CONSTRAINT=constraints.txt $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	touch $(READY)
 
-# Browser tests drive Debian's Chromium; they are skipped where there is none.
+# Browser tests use Debian's Chromium and are skipped without it.
 setup-browser:
 	command -v chromium > /dev/null || (apt-get update --quiet && apt-get install --quiet --yes --no-install-recommends chromium)
 
@@ -29,45 +29,45 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/pytest --quiet tests/unit/test_import_order.py
 
-# On all cores; each process has one torch thread (tests/conftest.py).
+# Uses all cores; each process has one torch thread (tests/conftest.py).
 test: $(READY)
 	$(BIN)/pytest --numprocesses auto --dist worksteal
 
 slow: $(READY)
 	$(BIN)/pytest -m slow
 
-# A minute of random input for each parser; FUZZ_MINUTES=10 for more.
+# Random input for a minute per parser; set FUZZ_MINUTES=10 for longer.
 fuzz: $(READY)
 	$(BIN)/pytest -m slow tests/fuzz
 
 bench: $(READY)
 	$(BIN)/python benchmarks/step.py
 
-# docs/cli.md, from the commands themselves.
+# Generate docs/cli.md from the commands.
 docs: $(READY)
 	$(BIN)/python docs/cli.py
 
-# docs/security-tests.md: attacks on a server, and what another client notices. Takes minutes.
+# Attack a server, measure the effect on another client, write docs/security-tests.md. Takes minutes.
 security-tests: $(READY)
 	HEADWISE_WRITE_ATTACKS=1 $(BIN)/pytest -m slow tests/integration/test_attacks.py
 
-# Known vulnerabilities of the pinned versions, and dist/sbom.cdx.json, the list of them.
+# Check the pinned versions for known vulnerabilities and write the SBOM, dist/sbom.cdx.json.
 audit: $(AUDIT_READY)
 	$(AUDIT)/bin/python .ci/audit.py
 
-# What audits is not part of what is audited, so it has an environment of its own.
+# A separate environment, so that the audit tools are not audited with the project.
 $(AUDIT_READY): constraints.txt
 	$(PYTHON) -m venv $(AUDIT)
 	PIP_CONSTRAINT=constraints.txt $(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check 'pip-audit>=2.10' 'cyclonedx-bom>=7.3'
 	touch $(AUDIT_READY)
 
-# Renew constraints.txt: everything as new as pyproject.toml allows, but torch as pinned now.
+# Update constraints.txt to the newest versions that pyproject.toml allows, except torch.
 lock:
 	grep '^torch==' constraints.txt > .lock
 	rm -rf $(VENV)
 	$(PYTHON) -m venv $(VENV)
 	PIP_CONSTRAINT=.lock $(BIN)/python -m pip install --quiet --disable-pip-version-check hatchling editables --editable '.[dev]'
-	(echo '# Every version of our own set-up, renewed by `make lock`. Users get the ranges of pyproject.toml.'; \
+	(echo '# Versions for development and the container, updated by `make lock`. Users get the ranges in pyproject.toml.'; \
 	 $(BIN)/python -m pip freeze --all --exclude-editable | grep -v '^pip==' | sed 's/+cpu$$//' | sort -f) > constraints.txt
 	rm .lock
 	touch $(READY)

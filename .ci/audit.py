@@ -1,8 +1,8 @@
-"""List the pinned packages, and look their versions up among the known vulnerabilities.
+"""Write an SBOM of the pinned packages and check them for known vulnerabilities.
 
-`make audit` runs this in an environment of its own. It writes dist/sbom.cdx.json, a CycloneDX list
-of every package in constraints.txt, and exits with 1 if one of them has a known vulnerability.
-Where the database cannot be reached it prints so and exits with 0.
+`make audit` runs this in a separate environment. It writes dist/sbom.cdx.json, a CycloneDX SBOM of
+every package in constraints.txt, and exits with 1 if one of them has a known vulnerability. If the
+database cannot be reached, it prints a message and exits with 0.
 """
 
 import json
@@ -17,13 +17,13 @@ SBOM = ROOT / "dist" / "sbom.cdx.json"
 PROGRAMS = Path(sys.executable).parent
 
 MOST_SECONDS = 60
-"""For all packages together; a connection that does not open is given up after 5 seconds."""
+"""Timeout for all packages together; a single connection has a timeout of 5 seconds."""
 
 _UNREACHABLE = re.compile(r"requests\.exceptions|ConnectionError|ServiceError|[Cc]ould not connect")
 
 
 def write_sbom() -> None:
-    """Write the list of packages, which needs no network."""
+    """Write the SBOM; this needs no network."""
     SBOM.parent.mkdir(exist_ok=True)
     command = [PROGRAMS / "cyclonedx-py", "requirements", CONSTRAINTS]
     options = ["--pyproject", ROOT / "pyproject.toml", "--output-reproducible", "-o", SBOM]
@@ -31,7 +31,7 @@ def write_sbom() -> None:
 
 
 def look_up() -> tuple[str, str]:
-    """Ask the database about every package; return what pip-audit wrote, and its errors."""
+    """Run pip-audit on every package; return its stdout and stderr."""
     command = [PROGRAMS / "pip-audit", "--requirement", CONSTRAINTS, "--no-deps", "--disable-pip"]
     options = ["--format", "json", "--timeout", "5", "--progress-spinner", "off"]
     try:
@@ -44,7 +44,7 @@ def look_up() -> tuple[str, str]:
 
 
 def judge(output: str, errors: str) -> tuple[int, list[str]]:
-    """Return the exit code, and the lines to print."""
+    """Return the exit code and the lines to print."""
     last = errors.strip().rpartition("\n")[2]
     try:
         packages = json.loads(output)["dependencies"]
@@ -52,7 +52,7 @@ def judge(output: str, errors: str) -> tuple[int, list[str]]:
         if _UNREACHABLE.search(errors):
             return 0, [f"skipped: the database of vulnerabilities cannot be reached: {last}"]
         return 2, [f"pip-audit failed: {last}"]
-    # A registry that has packages but no database answers 404 for each; pip-audit calls that clean.
+    # A registry without a database answers 404 for each package, and pip-audit passes.
     unknown = [package["name"] for package in packages if "skip_reason" in package]
     if len(unknown) == len(packages):
         return 0, ["skipped: the registry here has no database of vulnerabilities"]
@@ -69,7 +69,7 @@ def judge(output: str, errors: str) -> tuple[int, list[str]]:
 
 
 def main() -> int:
-    """Write the list, look the packages up, print what was found."""
+    """Write the SBOM, run the audit and print its result."""
     write_sbom()
     print(f"audit: wrote {SBOM.relative_to(ROOT)}")
     code, lines = judge(*look_up())

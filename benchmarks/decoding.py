@@ -1,14 +1,14 @@
-"""Beam search on a test set: our torch engine, CTranslate2 through us and bare, and Marian.
+"""Beam search on a test set: our torch engine, CTranslate2 (through us, and directly) and Marian.
 
     python benchmarks/decoding.py --run RUN --src test.en [--transformers ENV] [--rounds N]
 
-RUN is a trained run with `headwise export RUN --to ctranslate2 --quantization float32` (and int8);
-for Hugging Face's Marian, which decoding_peers.py makes of it, one with model.norm_order = "post".
-All contenders have the same weights, beam, length penalty and number of threads and stop when as
-many hypotheses have finished as the beam is wide. They take turns, round after round; each keeps
-its best. Marian gets several batch sizes and both of its attentions, and the best of those counts.
-Sentences a second, from ids to ids: subwords are cut before. Beside that: `headwise translate` of
-one line, by a new process.
+RUN is a trained run with `headwise export RUN --to ctranslate2 --quantization float32` (and int8).
+For Hugging Face's Marian, which decoding_peers.py builds from it, it needs model.norm_order =
+"post". All engines use the same weights, beam, length penalty and number of threads, and stop when
+as many hypotheses have finished as the beam is wide. They alternate over several rounds, and the
+best round of each counts. Marian runs with several batch sizes and both attention implementations;
+the best combination counts. The result is sentences per second from ids to ids, without
+tokenisation, and the time of `headwise translate` for one line in a new process.
 """
 
 import argparse
@@ -38,7 +38,7 @@ from headwise.runs.directory import RunDirectory
 from headwise.tasks.translation.torch_engine import TorchEngine
 from headwise.tasks.translation.trained import load_model
 
-# The penalty and the stop that every engine here has.
+# The penalty and the stopping rule that every engine here supports.
 SAME = SearchSettings(beam=4, alpha=0.6, penalty="power", stop="count")
 EXTRA = 50
 SINGLES = 100
@@ -47,7 +47,7 @@ MARIAN_BATCHES = (16, 32, 64)
 
 @dataclass(frozen=True)
 class Pass:
-    """What one contender made of the test set, once."""
+    """Outputs and duration of one engine on the test set, in one round."""
 
     outputs: list[tuple[int, ...]]
     seconds: float
@@ -71,7 +71,7 @@ def torch_contenders(model: Transformer, sources: list[list[int]]) -> dict[str, 
     paper = SearchSettings(beam=SAME.beam, alpha=SAME.alpha)
     return {
         "torch": timed(lambda: engine.translate(sources, SAME, EXTRA)),
-        # One call for each: in one call, even batches of one would be searched side by side.
+        # One call per sentence: in one call, even batches of one would be searched in parallel.
         "torch, one at a time": timed(
             lambda: [engine.translate([s], SAME, EXTRA)[0] for s in sources[:SINGLES]]
         ),
@@ -120,9 +120,9 @@ def ctranslate2_contenders(
 def own_process(
     find: Callable[..., dict[str, Contender]], *arguments: object
 ) -> Iterator[dict[str, Contender]]:
-    """Let contenders run in a process of their own.
+    """Run engines in a separate process.
 
-    Where CTranslate2 is loaded, torch is slower, though nothing of CTranslate2's runs.
+    Loading CTranslate2 makes torch slower, even if CTranslate2 is not used.
     """
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe()
@@ -167,7 +167,7 @@ def marian_name(attention: str, batch: int) -> str:
 
 
 def cold_seconds(run: Path, line: str, threads: int) -> float:
-    """Translate one line with a new process."""
+    """Translate one line in a new process."""
     start = time.perf_counter()
     subprocess.run(
         [sys.executable, "-m", "headwise", "translate", run],
@@ -181,7 +181,7 @@ def cold_seconds(run: Path, line: str, threads: int) -> float:
 
 
 def ratios(best: dict[str, float]) -> dict[str, float]:
-    """Say how many times as fast as its yardstick each of ours is."""
+    """Return the speed of each of our engines relative to its baseline."""
     found = {
         f"ctranslate2 {quantization} / bare": best[name] / best[f"bare {name}"]
         for quantization in ("float32", "int8")

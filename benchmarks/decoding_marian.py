@@ -3,8 +3,8 @@
     python benchmarks/decoding_marian.py FOLDER THREADS
 
 FOLDER holds a model: config.json, weights.safetensors, and the epsilon of its norms in norm.json.
-Requests are lines of JSON on stdin, and so are the answers on stdout. Nothing of Headwise is
-imported here: this Python does not have it.
+Requests are JSON lines on stdin, answers JSON lines on stdout. This file does not import Headwise,
+which is not installed in this environment.
 """
 
 import json
@@ -25,7 +25,7 @@ def load(folder: Path, attention: str) -> MarianMTModel:
     model = MarianMTModel(config).eval()
     weights = load_file(folder / "weights.safetensors")
     missing, unknown = model.load_state_dict(weights, strict=False)
-    # What is tied to a matrix that was given, and a bias of zeros that ours does not have.
+    # Tied matrices, and a zero bias that our model does not have.
     tied = {"model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"}
     if unknown or set(missing) - tied - {"lm_head.weight", "final_logits_bias"}:
         raise ValueError(f"these are not Marian's weights: {missing}, {unknown}")
@@ -34,7 +34,7 @@ def load(folder: Path, attention: str) -> MarianMTModel:
     for module in model.modules():
         if isinstance(module, torch.nn.LayerNorm):
             module.eps = epsilon
-    # Marian's own would force ends and forbid tokens, which costs time at every step.
+    # Marian's default config forces eos and forbids tokens, which costs time at every step.
     model.generation_config = GenerationConfig(
         decoder_start_token_id=config.decoder_start_token_id,
         pad_token_id=config.pad_token_id,
@@ -49,7 +49,7 @@ def padded(sequences: list[list[int]], pad: int) -> Tensor:
 
 
 def generate(model: MarianMTModel, request: dict) -> list[list[int]]:
-    """Translate sources, given without their ends, in batches of about equal length."""
+    """Translate sources, given without eos, in batches of similar length."""
     pad, eos = model.config.pad_token_id, model.config.eos_token_id
     sources, size = request["sources"], request["batch"]
     order = sorted(range(len(sources)), key=lambda number: -len(sources[number]))
@@ -65,7 +65,7 @@ def generate(model: MarianMTModel, request: dict) -> list[list[int]]:
             attention_mask=(src != pad).long(),
             num_beams=request["beam"],
             do_sample=False,
-            # Its end counts here.
+            # The length includes eos here.
             max_new_tokens=len(sources[numbers[0]]) + request["extra"] + 1,
             **search,
         )
@@ -76,7 +76,7 @@ def generate(model: MarianMTModel, request: dict) -> list[list[int]]:
 
 
 def logits(model: MarianMTModel, folder: Path, request: dict) -> None:
-    """Write what follows each token of the targets, which are given with their starts."""
+    """Write the logits after each token of the targets, which include bos."""
     src, tgt = (padded(request[side], model.config.pad_token_id) for side in ("sources", "targets"))
     found = model(
         input_ids=src,

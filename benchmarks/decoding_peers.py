@@ -1,12 +1,12 @@
 """Hugging Face's Marian with the weights of one of our runs, in an environment given by path.
 
-The environment is a virtual one (Python 3.11) with the peer in it:
+The environment is a virtual environment (Python 3.11) with transformers installed:
 
     pip install torch==2.13.0 && pip install transformers
 
-Marian is the paper's post-norm model, so that the weights need only other names. Its positions are
-a table like any other, and get ours. What it cannot express is refused (`marian_config`), and
-before anything is timed, its logits and outputs are compared with ours (`MarianPeer.check`).
+Marian is the paper's post-norm model, so only the names of the weights differ. Its positions are a
+table, which gets our values. Models that it cannot express are refused (`marian_config`). Before
+anything is timed, its logits and outputs are compared with ours (`MarianPeer.check`).
 """
 
 import json
@@ -40,14 +40,14 @@ LARGEST_DIFFERENCE = 1e-4
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """How near the peer comes to ours."""
+    """How closely the peer matches our model."""
 
     largest_difference: float
-    """Of any logit."""
+    """Largest difference of any logit."""
     equal_greedy: float
     """Share of the greedy outputs that are equal, token by token."""
     equal_beam: float
-    """The same with the beam that is timed."""
+    """The same, with the timed beam."""
 
 
 class MarianPeer:
@@ -85,9 +85,9 @@ class MarianPeer:
     def check(
         self, model: Transformer, sources: list[list[int]], settings: SearchSettings, extra: int
     ) -> Check:
-        """Compare it with our model, and raise PeerFailedError where it is another."""
+        """Compare it with our model, and raise PeerFailedError if they differ."""
         sources = sources[:CHECKED]
-        # Of one length, so that no padding need be left out of the comparison.
+        # Equal lengths, so that the comparison needs no padding.
         length = min(len(source) for source in sources)
         src = [[*source[:length], Vocab.eos] for source in sources]
         tgt = [[Vocab.bos, *source[:length]] for source in sources]
@@ -132,7 +132,7 @@ class MarianPeer:
 def marian_peer(
     python: Path, model: Transformer, positions: int, threads: int
 ) -> Iterator[MarianPeer]:
-    """Start a peer with the weights of a model and so many positions; end it afterwards."""
+    """Start a peer with the weights of a model and `positions` positions; stop it afterwards."""
     require(python, "transformers")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -143,7 +143,7 @@ def marian_peer(
         assert isinstance(layer, Layer)
         epsilon = layer.feed_forward_residual.norm.eps
         (folder / "norm.json").write_text(json.dumps(epsilon), "utf-8")
-        # The caller's own modules are not the peer's.
+        # Do not let the peer import the caller's modules.
         environment = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
         environment |= {"OMP_NUM_THREADS": str(threads), "CUDA_VISIBLE_DEVICES": ""}
         log = folder / "log.txt"
@@ -165,7 +165,7 @@ def marian_peer(
 
 
 def marian_config(config: ModelConfig, vocab: Vocab, positions: int) -> dict[str, object]:
-    """Say in Marian's words what a model is, or raise PeerMissingError where it has no words."""
+    """Return Marian's config of a model, or raise PeerMissingError if it cannot express it."""
     wanted = {
         "norm_order": "post",
         "positions": "sinusoidal",
@@ -207,7 +207,7 @@ def marian_config(config: ModelConfig, vocab: Vocab, positions: int) -> dict[str
 
 
 def marian_weights(model: Transformer, positions: int) -> dict[str, Tensor]:
-    """Return a model's weights by Marian's names."""
+    """Return a model's weights under Marian's names."""
     weights = {"model.shared.weight": model.target_embedding.weight.detach()}
     for side, stack in (("encoder", model.encoder), ("decoder", model.decoder)):
         table = sinusoids(positions, model.config.d_model).float()
@@ -237,7 +237,7 @@ class _Affine:
 
 
 def _attention(name: str, attention: MultiHeadAttention) -> dict[str, object]:
-    """Cut our one matrix into the three of Marian."""
+    """Split our fused projection into Marian's three."""
     fused = attention.in_projection
     parts = zip(fused.weight.chunk(3), fused.bias.chunk(3), strict=True)
     return {
@@ -247,5 +247,5 @@ def _attention(name: str, attention: MultiHeadAttention) -> dict[str, object]:
 
 
 def equal_share(ours: list[tuple[int, ...]], theirs: list[tuple[int, ...]]) -> float:
-    """Return which share of outputs is equal, token by token."""
+    """Return the share of outputs that are equal, token by token."""
     return sum(a == b for a, b in zip(ours, theirs, strict=True)) / len(ours)

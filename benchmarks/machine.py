@@ -1,4 +1,4 @@
-"""What a result was measured on."""
+"""Describe the machine of a measurement."""
 
 import platform
 import time
@@ -7,7 +7,7 @@ from headwise.runs.environment import cpu_name
 
 
 def machine(**settings: object) -> dict[str, object]:
-    """Describe this machine, with whatever else a result depends on."""
+    """Return this machine's description and the settings that a result depends on."""
     return {
         "cpu": cpu_name(),
         **settings,

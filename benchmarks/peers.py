@@ -1,7 +1,7 @@
-"""What a PyTorch user would write: torch.nn.Transformer, the logits of all tokens, F.cross_entropy.
+"""A plain PyTorch baseline: torch.nn.Transformer, logits of all tokens, F.cross_entropy.
 
-Dropout only where the paper has it, no extra norms, and masks only for padding that is there: the
-same function as ours, at its best.
+It computes the same function as our model: dropout only where the paper has it, no extra norms, and
+masks only if there is padding.
 """
 
 import math

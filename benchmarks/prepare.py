@@ -1,19 +1,18 @@
-"""How fast text becomes token ids beside bare SentencePiece, and in how much memory.
+"""Speed and memory of `headwise prepare`, compared with SentencePiece alone.
 
     python benchmarks/prepare.py [--src FILE --tgt FILE] [--rounds N] [--processes N] [--out FILE]
 
-Speed: the encoding phase of `headwise prepare` (reading, judging, encoding, storing) and bare
-SentencePiece encoding of the same lines by as many processes, each with its lines in memory and
-throwing the ids away. They take turns, round after round, and each keeps its best round; the
-ratio of processor times is given too, which other work on the machine disturbs less.
+Speed: the encoding phase of `headwise prepare` (reading, filtering, encoding, storing), compared
+with SentencePiece encoding the same lines in as many processes, with the lines in memory and the
+ids discarded. Both alternate over several rounds, and the best round of each counts. The ratio of
+CPU times is reported too, because other load affects it less.
 
-Memory: the resident memory of all processes together, sampled while a million and ten million
-pairs are prepared; and the time and memory from opening each to its first batch. All this takes
-some ten minutes and 4 GB of temporary files.
+Memory: resident memory of all processes together, sampled while a million and ten million pairs are
+prepared; and time and memory from opening the data to its first batch. This takes about ten minutes
+and 4 GB of temporary files.
 
-The text is made up, from a seed: words of a Zipf vocabulary, the target about as long as its
-source. With --src and --tgt, speed is measured on those files instead. Nothing here is part of
-the tests.
+The text is synthetic and seeded: words of a Zipf vocabulary, with targets about as long as their
+sources. With --src and --tgt, speed is measured on those files instead. The tests do not run this.
 """
 
 import argparse
@@ -45,7 +44,7 @@ BATCH_TOKENS = 25_000
 
 
 def made_up_lines(count: int) -> Iterator[tuple[bytes, bytes]]:
-    """Yield pairs of lines, the same first ones for any count."""
+    """Yield pairs of lines; a larger count extends the same sequence."""
     generator = np.random.default_rng(1)
     letters = np.frombuffer(b"etaoinshrdlucmfwypvbgkjqxz", dtype=np.uint8)
     letter_shares = 1 / (np.arange(len(letters)) + 2)
@@ -78,7 +77,7 @@ def write_text(folder: Path, count: int) -> ParallelFiles:
 
 
 def processor_seconds() -> float:
-    """Return what this process and its children that have ended have used of all processors."""
+    """Return the CPU seconds of this process and its finished children."""
     return sum(os.times()[:4])
 
 
@@ -110,7 +109,7 @@ def timed_prepare(
 def bare_encoding(
     text: ParallelFiles, models: tuple[bytes, bytes], processes: int
 ) -> tuple[float, float]:
-    """Encode a text that each process has read its share of; return seconds and processor time."""
+    """Encode a text, each process its share from memory; return seconds and CPU time."""
     context = get_context("spawn")
     barrier, spans = context.Barrier(processes), context.Queue()
     workers = [
@@ -172,7 +171,7 @@ def measure_speed(
 def measure_preparing(
     text: ParallelFiles, directory: Path, vocab_size: int, processes: int
 ) -> dict[str, float]:
-    """Prepare a text in a process of its own and watch the memory of it and its children."""
+    """Prepare a text in a separate process and sample the memory of its process tree."""
     command = ["--only-prepare", str(text.sources[0]), str(text.targets[0]), str(directory)]
     command += ["--vocab-size", str(vocab_size), "--processes", str(processes)]
     process = subprocess.Popen(
@@ -186,7 +185,7 @@ def measure_preparing(
     if process.returncode:
         sys.exit(process.returncode)
     times: dict[str, float] = json.loads(process.stdout.read())
-    # The parent's own peak is exact; between two samples one of its could be missed.
+    # The parent reports its exact peak, which sampling could miss.
     return {**times, "peak_mib": max(times["peak_mib"], peak / 2**20)}
 
 
@@ -195,7 +194,7 @@ def _own_peak() -> float:
 
 
 def _tree(pid: int) -> list[int]:
-    """Return a process and all that descend from it; those just gone are left out."""
+    """Return a process and its descendants, without those that have just exited."""
     found = [pid]
     for parent in found:
         for children in Path(f"/proc/{parent}/task").glob("*/children"):

@@ -1,19 +1,19 @@
-"""Serving: 32 clients of single sentences, batched, beside one decode for each request and offline.
+"""Serving single sentences to 32 clients: batched, one decode per request, and offline.
 
     python benchmarks/serving.py --run RUN --src test.en [--engine ctranslate2] [--out FILE]
 
-RUN is a trained run; with --engine ctranslate2, one that was exported. Several ways to do the same
-work, with the same engine and threads, take turns, round after round; each keeps its best:
+RUN is a trained run; with --engine ctranslate2, an exported one. These variants do the same work
+with the same engine and number of threads. They alternate, and the best round of each counts:
 
-    offline        the Translator is given all sentences at once
-    offline, few   the same, but it searches for as many at a time as there are clients: more than
-                   that no server has in hand (torch; CTranslate2 divides its work itself)
-    batched        `headwise serve`, asked by so many clients, each for one sentence at a time; with
-                   torch, one worker for each core (--workers)
-    one by one     a server without workers, and each request is decoded alone, in its turn
+    offline        one Translator call with all sentences
+    offline, few   the same, with a batch size equal to the number of clients, the most that a
+                   server can have in progress (torch only; CTranslate2 divides its work itself)
+    batched        `headwise serve` with 32 clients, each sending one sentence at a time; with
+                   torch, one worker per core (--workers)
+    one by one     a server without workers that decodes each request alone
 
-The server runs in a process of its own, and so do the clients: what they cost is not the server's,
-though on a machine of two cores they share those with it. Then p50 and p95 at several loads.
+The server and the clients run in separate processes, but share the cores of the machine. Afterwards
+p50 and p95 are measured at several loads.
 """
 
 import argparse
@@ -37,7 +37,7 @@ LOADS = (1, 4, 16, 32, 64)
 
 
 async def ask(address: tuple[str, int], sentences: list[str], clients: int) -> list[float]:
-    """Translate sentences by so many clients, one at a time each; return what each request took."""
+    """Send sentences from concurrent clients, one at a time each; return the request durations."""
     waiting = iter(sentences)
     seconds: list[float] = []
 
@@ -62,10 +62,10 @@ async def ask(address: tuple[str, int], sentences: list[str], clients: int) -> l
 
 
 class Server:
-    """`headwise serve` in a process of its own."""
+    """`headwise serve` in a separate process."""
 
     def __init__(self, options: argparse.Namespace, *, alone: bool) -> None:
-        """Start it; `alone` lets it decode one sentence at a time."""
+        """Start the server; with `alone` it decodes one sentence at a time."""
         code = "from headwise.cli import main; main()"
         if alone:
             code = f"import headwise.serving.under_way as b; b._MOST_SENTENCES = 1; {code}"
@@ -91,7 +91,7 @@ class Server:
 
 
 def offline(options: argparse.Namespace, sentences: list[str], at_a_time: int | None) -> float:
-    """Return sentences a second of the Translator, in a process of its own."""
+    """Return sentences per second of the Translator, in a separate process."""
     code = f"""
 import json, sys, time
 from pathlib import Path
@@ -116,7 +116,7 @@ print(len(sentences) / (time.perf_counter() - begin))
 
 
 def served(server: Server, sentences: list[str], clients: int) -> tuple[float, list[float]]:
-    """Return sentences a second, and what each request took."""
+    """Return sentences per second and the request durations."""
     begin = time.perf_counter()
     seconds = asyncio.run(ask(server.address, sentences, clients))
     return len(sentences) / (time.perf_counter() - begin), seconds
@@ -144,7 +144,7 @@ def main() -> None:
     if options.workers is None:
         options.workers = num_cores if options.engine == "torch" else 1
     sentences = list(read_lines(options.src))[: options.sentences]
-    few = sentences[: max(100, len(sentences) // 5)]  # One by one takes its time.
+    few = sentences[: max(100, len(sentences) // 5)]  # One by one is slow.
     best = {"offline": 0.0, "batched": 0.0, "one by one": 0.0}
     if options.engine == "torch":
         best["offline, few"] = 0.0
@@ -152,7 +152,7 @@ def main() -> None:
     batched, alone = Server(options, alone=False), Server(options, alone=True)
     try:
         for server in (batched, alone):
-            served(server, sentences[:100], CLIENTS)  # To warm up.
+            served(server, sentences[:100], CLIENTS)  # Warm up.
         for number in range(options.rounds):
             for name, at_a_time in (("offline", None), ("offline, few", CLIENTS)):
                 if name in best:

@@ -1,10 +1,10 @@
-"""A whole training step (forward, backward, Adam) beside plain PyTorch and the GEMM rate.
+"""A training step (forward, backward, Adam), compared with plain PyTorch and the GEMM rate.
 
     python benchmarks/step.py [--rounds N] [--threads N] [--out FILE]
 
-All contenders of a case run in turn in one process, round after round, and each keeps its best
-round: a speed here is a ratio of two such times. Peak memory is taken in a process of its own for
-each contender. Nothing here is part of the tests.
+All contenders of a case alternate in one process, and the best round of each counts. A speed-up is
+the ratio of two such times. Peak memory is measured in a separate process for each contender. The
+tests do not run this.
 """
 
 import argparse
@@ -40,8 +40,8 @@ class Case:
     def flops(self) -> float:
         """Count the multiplications and additions of every matrix product of one step.
 
-        Backward costs twice forward. Recomputation, softmax, norms, dropout and Adam count as
-        nothing: this is the work the model asks for, however it is done.
+        Backward costs twice as much as forward. Recomputation, softmax, norms, dropout and Adam are
+        not counted: this is the work that the model needs, however it is implemented.
         """
         m = self.model
         d, queries, values = m.d_model, m.num_heads * m.d_k, m.num_heads * m.d_v
@@ -105,7 +105,7 @@ def gemm() -> Callable[[], None]:
 
 
 def best_seconds(work: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
-    """Run everything in turn, round after round; return each one's best time."""
+    """Run all contenders in alternating rounds; return the best time of each."""
     best = dict.fromkeys(work, float("inf"))
     for function in work.values():
         function()
@@ -134,7 +134,7 @@ def measure_time(name: str, rounds: int | None) -> dict[str, float]:
 
 
 def measure_memory(name: str, contender: str) -> dict[str, float]:
-    """Return the peak resident memory of a few steps, and how much of it was there before them."""
+    """Return the peak resident memory of a few steps, and the resident memory before them."""
     step = training_step(contender, CASES[name])
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     for _ in range(3):

@@ -1,12 +1,12 @@
-"""Whole training on real batches, beside a plain PyTorch loop, Marian and fairseq.
+"""Training speed on real batches, compared with a plain PyTorch loop, Marian and fairseq.
 
     python benchmarks/training.py --src train.en --tgt train.de [--marian ENV] [--fairseq ENV]
 
-Ours is `headwise train` itself, checkpoints and all, on a model of 4+4 layers and
-d_model 128. Whenever it has saved, the plain loop (torch.nn.Transformer, F.cross_entropy,
-DataLoader) makes as many updates on the same batches, so that both see the same machine; each
-keeps its best window. Marian and fairseq follow, in environments given by path (see
-training_peers.py). Speeds are in target tokens per second, ends of sentences included.
+Ours is `headwise train`, including checkpoints, on a model of 4+4 layers and d_model 128. After
+each save, the plain loop (torch.nn.Transformer, F.cross_entropy, DataLoader) makes as many updates
+on the same batches, so that both run under the same machine load. The best window of each counts.
+Marian and fairseq run afterwards, in environments given by path (see training_peers.py). Speeds are
+in target tokens per second, including eos.
 """
 
 import argparse
@@ -39,7 +39,7 @@ LONGEST = 1024
 
 
 class PlainLoop:
-    """What a PyTorch user would write around torch.nn.Transformer."""
+    """A plain PyTorch training loop around torch.nn.Transformer."""
 
     def __init__(self, shards: TokenShards, vocab_size: int, batches: list[list[int]]) -> None:
         pairs = [
@@ -51,7 +51,7 @@ class PlainLoop:
         self.loader = iter(DataLoader(pairs, batch_sampler=batches, collate_fn=collate))
 
     def window(self) -> float:
-        """Make some updates; return their speed."""
+        """Make some updates and return their speed."""
         tokens, start = 0, time.perf_counter()
         for _ in range(WINDOW):
             src, tgt_in, tgt_out = next(self.loader)
@@ -77,7 +77,7 @@ def collate(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]
 def measure(
     prepared: Path, directory: Path, batch_tokens: int, windows: int
 ) -> dict[str, dict[str, object]]:
-    """Train with both in turn."""
+    """Train with both, alternating."""
     config = Config(
         data=DataConfig(vocab_size=8000),
         model=MODEL,
@@ -115,7 +115,7 @@ def measure(
             "outside_share": sorted(line["outside"] for line in lines)[len(lines) // 2],
             "padding": sum(line["padding"] for line in lines) / len(lines),
             "peak_mib": lines[-1]["memory_mib"],
-            # Window against window: what both saw at nearly the same time.
+            # Compare windows that ran at nearly the same time.
             "speed_up_median": sorted(a / b for a, b in zip(ours, speeds, strict=True))[
                 len(ours) // 2
             ],

@@ -1,14 +1,14 @@
-"""Time other toolkits' training on the CPU: the same model, the same subwords, the same batch size.
+"""Time the training of other toolkits on CPU, with the same model, subwords and batch size.
 
     python benchmarks/training_peers.py --data DIR [--marian ENV] [--fairseq ENV]
 
-DIR holds the parallel text; ENV is a virtual environment (Python 3.11) with the peer in it:
+DIR holds the parallel text; ENV is a virtual environment (Python 3.11) with the toolkit installed:
 
     pip install pymarian==1.12.42
     pip install torch==2.13.0 && pip install fairseq-fixed==0.12.3.1
 
-A speed is in target tokens per second, with each sentence's eos and without padding, as both peers
-count them themselves. The peers make and sort their own batches; each update is one batch.
+Speeds are in target tokens per second, with eos and without padding, as both toolkits count them.
+They make and sort their own batches; each update is one batch.
 """
 
 import argparse
@@ -30,16 +30,16 @@ SORTED_TOGETHER = 200_000
 
 
 class PeerMissingError(Exception):
-    """The environment that was named does not hold the peer."""
+    """The peer is not installed in the named environment."""
 
 
 class PeerFailedError(Exception):
-    """The peer ended with an error, or reported nothing."""
+    """The peer failed or reported nothing."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What all contenders share."""
+    """Settings shared by all contenders."""
 
     model: ModelConfig
     smoothing: float = 0.1
@@ -47,7 +47,7 @@ class Setup:
     threads: int = 2
     updates: int = 100
     window: int = 10
-    """Updates between two reports; the first window, which holds the start-up, does not count."""
+    """Updates between two reports; the first window includes the start-up and does not count."""
 
     def __post_init__(self) -> None:
         m = self.model
@@ -67,10 +67,10 @@ class Setup:
 
 @dataclass(frozen=True)
 class CutText:
-    """Pairs cut into subwords, one sentence on a line, each subword written as its id.
+    """Pairs split into subwords, one sentence per line, each subword written as its id.
 
-    Ids instead of the subwords themselves: those may hold characters that a peer takes for a space
-    or has to have escaped.
+    Ids instead of subwords, because subwords may contain characters that a peer treats as a space
+    or needs escaped.
     """
 
     sources: Path
@@ -78,7 +78,7 @@ class CutText:
     vocab_size: int
 
     def words(self) -> list[str]:
-        """Return the vocabulary without its special entries: each peer brings its own."""
+        """Return the vocabulary without special entries, because each peer adds its own."""
         return [str(number) for number in range(SPECIAL_IDS, self.vocab_size)]
 
 
@@ -95,7 +95,7 @@ class Speed:
 
 
 def cut_text(prepared: Path, directory: Path) -> CutText:
-    """Write the training pairs of a prepared directory the way the peers read them."""
+    """Write the training pairs of a prepared directory in the peers' format."""
     source, target = load_subwords(prepared)
     if source is not target:
         raise ValueError(f"{prepared} has two vocabularies, and tied embeddings need a joint one")
@@ -124,7 +124,7 @@ def marian(python: Path, text: CutText, setup: Setup) -> Speed:
         directory = Path(name)
         (directory / "sources").symlink_to(text.sources.resolve())
         (directory / "targets").symlink_to(text.targets.resolve())
-        # Marian has no pad and no bos; two more words make its matrix as large as ours.
+        # Marian has no pad and no bos; two extra words make its matrix as large as ours.
         entries = ["</s>", "<unk>", "<unused 1>", "<unused 2>", *text.words()]
         lines = (f"{json.dumps(word)}: {number}\n" for number, word in enumerate(entries))
         (directory / "vocab.yml").write_text("".join(lines), "utf-8")
@@ -145,7 +145,7 @@ def marian(python: Path, text: CutText, setup: Setup) -> Speed:
             --mini-batch-words {batch_words} --max-length 1000
             --disp-freq {setup.window}u --after {setup.updates}u --seed 1
         """
-        # One thread in each of Marian's own: they are what it computes in parallel with.
+        # One OpenMP thread per Marian thread: Marian parallelises with its own threads.
         log = _run(python, command, directory, threads=1)
     report = re.compile(r"Up\. ([\d,]+) :.* \* ([\d,]+) @ .* Time ([\d.]+)s")
     windows = [
@@ -166,7 +166,7 @@ def fairseq(python: Path, text: CutText, setup: Setup) -> Speed:
     m = setup.model
     with tempfile.TemporaryDirectory() as name:
         directory = Path(name)
-        # fairseq adds bos, pad, eos and unk to the dictionary by itself.
+        # fairseq adds bos, pad, eos and unk to the dictionary itself.
         dictionary = "".join(f"{word} 1\n" for word in text.words())
         for side, path in (("src", text.sources), ("tgt", text.targets)):
             (directory / f"dict.{side}.txt").write_text(dictionary, "utf-8")
@@ -211,20 +211,20 @@ def require(python: Path, package: str) -> None:
 
 
 def _count_tokens(path: Path) -> int:
-    """Count the subwords of a text, and an eos for each line."""
+    """Count the subwords of a text, plus one eos per line."""
     with path.open(encoding="utf-8") as file:
         return sum(len(line.split()) + 1 for line in file)
 
 
 def _run(python: Path, command: str, directory: Path, *, threads: int) -> str:
-    """Run a peer's command, no argument of which holds a space, and return its whole log."""
+    """Run a peer's command, whose arguments contain no spaces, and return its log."""
     environment = {
         **os.environ,
         "OMP_NUM_THREADS": str(threads),
         "MKL_NUM_THREADS": str(threads),
         "CUDA_VISIBLE_DEVICES": "",
     }
-    # The caller's own modules are not the peer's.
+    # Do not let the peer import the caller's modules.
     environment.pop("PYTHONPATH", None)
     ended = subprocess.run(
         [python.absolute(), *command.split()],

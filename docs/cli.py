@@ -1,4 +1,4 @@
-"""Write docs/cli.md from the commands themselves: `make docs`."""
+"""Generate docs/cli.md from the commands: `make docs`."""
 
 import textwrap
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ PAGE = Path(__file__).with_suffix(".md")
 
 
 def page(root: click.Group = app, name: str = "headwise") -> str:
-    """Return the whole page; it depends on the commands and on nothing else."""
+    """Return the whole page; it depends only on the commands."""
     context = click.Context(root, info_name=name)
     parts = [
         "# Commands",
@@ -53,23 +53,23 @@ def _sections(group: click.Group, context: click.Context) -> Iterator[str]:
 
 def _options(command: click.Command, context: click.Context) -> Iterator[str]:
     for parameter in command.get_params(context):
-        # Arguments are told of in the text; every command has --help.
+        # The help text describes arguments; every command has --help.
         if not isinstance(parameter, click.Option) or "--help" in parameter.opts:
             continue
         if (record := parameter.get_help_record(context)) is not None:
-            name = record[0].removesuffix(" RANGE")  # Which range, the text says.
+            name = record[0].removesuffix(" RANGE")  # The help text has the range.
             yield f"| `{_cell(name)}` | {_cell(record[1])} |"
 
 
 def _epilog(text: str) -> Iterator[str]:
-    """Keep examples as they are, and set the rest as text."""
+    """Keep examples verbatim and wrap the rest."""
     for paragraph in text.strip("\n").split("\n\n"):
-        # Click leaves alone what begins with this mark.
+        # Click does not wrap a paragraph that starts with this mark.
         if not paragraph.startswith("\b\n"):
             yield from _prose(paragraph)
             continue
         title, *lines = paragraph.removeprefix("\b\n").splitlines()
-        # A title may go on in a second line; what belongs to it is indented.
+        # A title may span lines; the example below it is indented.
         while lines and not lines[0].startswith(" "):
             title += f" {lines.pop(0)}"
         yield from _prose(title)
