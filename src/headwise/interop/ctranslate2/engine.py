@@ -15,7 +15,7 @@ from headwise.config import Vocab
 from headwise.decoding import Hypothesis
 from headwise.errors import CheckpointError, RequestError
 from headwise.files import Folder
-from headwise.interop.ctranslate2_files import (
+from headwise.interop.ctranslate2.files import (
     MOST_MODEL_BYTES,
     library,
     read_sealed,

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 from headwise.config import Vocab
 from headwise.data import TokenShards
 from headwise.decoding import SearchSettings
-from headwise.interop.ctranslate2_engine import CTranslate2Engine
+from headwise.interop.ctranslate2.engine import CTranslate2Engine
 from headwise.model import Transformer
 from headwise.runs.directory import RunDirectory
 from headwise.tasks.torch_engine import TorchEngine
