@@ -14,7 +14,7 @@ from headwise.inspect.curves import Curves
 from headwise.inspect.curves_page import CHART_STYLE, chart_svg, explanation
 from headwise.inspect.document import STYLE, render_document
 from headwise.inspect.explorer_files import explorer_script, explorer_style
-from headwise.inspect.languages import language_name
+from headwise.languages import language_name
 from headwise.paper import compare_with_paper
 
 _STYLE = """

@@ -5,7 +5,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
-from headwise.inspect.languages import language_name
+from headwise.languages import language_name
 from headwise.serving.errors import ERRORS
 from headwise.serving.forms import FORMS, form_fields, media_type
 from headwise.serving.limits import Limits, RefusedError

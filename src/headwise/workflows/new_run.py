@@ -25,7 +25,7 @@ from headwise.data.prepare import Progress
 from headwise.data.shards import MANIFEST, MOST_MANIFEST_BYTES
 from headwise.errors import ConfigError, DataError
 from headwise.files import Folder, new_directory, sync_directory, write_file
-from headwise.inspect.languages import is_known
+from headwise.languages import is_known
 from headwise.model import Transformer
 from headwise.runs.checkpoint import describe_weights
 from headwise.runs.checkpoints import choose

@@ -7,8 +7,8 @@ import torch
 
 from headwise.errors import RequestError
 from headwise.inspect.explain import EXAMPLE, load_head, number, parse_head, walk
-from headwise.inspect.page import render_page
-from headwise.inspect.plain import lines_of
+from headwise.inspect.explain_page import render_page
+from headwise.inspect.explain_text import lines_of
 from headwise.model import Allowed
 from headwise.model.attention import attention
 
