@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from headwise.config import Config
 from headwise.data.batches import Batch, Batches
 from headwise.errors import CheckpointError, ConfigError, DivergenceError
+from headwise.machine import is_out_of_memory
 from headwise.model import Transformer, check_batch
 from headwise.runs.checkpoint import Checkpoint, write_checkpoint
 from headwise.runs.checkpoints import prune
@@ -108,7 +109,7 @@ class TrainingLoop:
         try:
             return self._until_the_end(wish, metrics)
         except RuntimeError as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             raise ConfigError(
                 f"there is not enough memory for update {self.state.step + 1:,}: lower "
@@ -326,8 +327,3 @@ class TrainingLoop:
 
 def _unvalidated(state: TrainingState) -> TrainingState:
     return replace(state, valid_loss=math.inf, valid_bleu=-math.inf)
-
-
-def _is_out_of_memory(error: RuntimeError) -> bool:
-    # On CPU torch has no exception of its own for it.
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
