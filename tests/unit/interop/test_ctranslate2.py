@@ -13,18 +13,19 @@ import torch
 
 from headwise.config import Vocab
 from headwise.data import prepare
+from headwise.decoding import SearchSettings
 from headwise.errors import CheckpointError, ConfigError, RequestError, UnsafeFileError
 from headwise.interop.ctranslate2 import export as export_module
 from headwise.interop.ctranslate2.engine import CTranslate2Engine
 from headwise.interop.ctranslate2.export import export, export_directory
 from headwise.interop.ctranslate2.spec import SINUSOIDS, largest_file
-from headwise.interop.ctranslate2.verification import greedy
 from headwise.model import Transformer
 from headwise.runs.checkpoint import write_checkpoint
 from headwise.runs.directory import RunDirectory
 from headwise.runs.model import load_model
 from headwise.runs.state import TrainingState
 from headwise.runs.weights import model_weights
+from headwise.tasks.torch_engine import TorchEngine
 from headwise.workflows.new_run import make_run
 from tests.small_runs import small_config, write_text
 
@@ -66,6 +67,12 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
         return directory
 
     return run
+
+
+def greedy(model: Transformer, sources: list[list[int]], max_extra_tokens: int) -> list[list[int]]:
+    settings = SearchSettings(beam=1, stop="count")
+    found = TorchEngine(model).translate(sources, settings, max_extra_tokens)
+    return [list(best.ids) for best, *_ in found]
 
 
 @torch.no_grad()
