@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headwise.config import WIDEST_BEAM, Config
+from headwise.config import STRONGEST_PENALTY, WIDEST_BEAM, Config
 from headwise.data import Subwords
 from headwise.decoding import Hypothesis, SearchSettings
 from headwise.errors import RequestError
@@ -19,9 +19,6 @@ from headwise.tasks.engine import Aligns, Engine, OngoingSearch, Samples, Sampli
 from headwise.tasks.prepared import Job, Part, Prepared, prepare
 from headwise.tasks.torch_engine import TorchEngine
 from headwise.tasks.tracing import TracedPair, traceable_ids
-
-_STRONGEST_PENALTY = 10
-"""Of the exponents people use, 1 is large; far beyond this one, numbers overflow."""
 
 _LONGEST_MINIMUM = 1_000_000
 """More than any output has; far beyond it, numbers are too large for tensors."""
@@ -140,10 +137,8 @@ class Translator:
         if not 0 <= min_length <= _LONGEST_MINIMUM:
             raise RequestError(f"min_length is at least 0 and at most {_LONGEST_MINIMUM:,}")
         strength = decode.alpha if alpha is None else alpha
-        if not 0 <= strength <= _STRONGEST_PENALTY:
-            raise RequestError(
-                f"alpha = {strength} must be a number from 0 to {_STRONGEST_PENALTY}"
-            )
+        if not 0 <= strength <= STRONGEST_PENALTY:
+            raise RequestError(f"alpha = {strength} must be a number from 0 to {STRONGEST_PENALTY}")
         width = max(width, nbest)
         return SearchSettings(
             beam=width,
