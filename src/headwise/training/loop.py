@@ -88,11 +88,15 @@ class TrainingLoop:
         self._saved_step = self.state.step
 
     def measure(self, weights: Mapping[str, Tensor]) -> ValidationResult | None:
-        """Validate other weights than the last; there they stay."""
+        """Validate other weights, and restore the model's own."""
         if self._valid is None:
             return None
+        own = {name: tensor.clone() for name, tensor in model_weights(self.model).items()}
         load_weights(self.model, weights, "these weights")
-        return self._valid.measure(self.plain_step, self._world, self._autocast())
+        try:
+            return self._valid.measure(self.plain_step, self._world, self._autocast())
+        finally:
+            load_weights(self.model, own, "the model's own weights")
 
     def run(self, wish: StopSignal) -> Ending:
         """Make updates until there is a reason not to; save; say why."""
