@@ -31,8 +31,8 @@ from training_peers import PeerMissingError
 
 from headwise.data import read_lines
 from headwise.decoding import Hypothesis, SearchSettings
-from headwise.interop.ctranslate2_engine import CTranslate2Engine
-from headwise.interop.ctranslate2_export import export_directory
+from headwise.interop.ctranslate2.engine import CTranslate2Engine
+from headwise.interop.ctranslate2.export import export_directory
 from headwise.model import Transformer
 from headwise.runs.directory import RunDirectory
 from headwise.tasks.translation.torch_engine import TorchEngine

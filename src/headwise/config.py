@@ -35,6 +35,9 @@ SMALLEST_VOCABULARY = 5
 WIDEST_BEAM = 10_000
 """Far beyond what helps; what is wider is a slip, and takes all memory."""
 
+STRONGEST_PENALTY = 10
+"""Exponents of the length penalty are near 1; far larger ones overflow."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Vocab:
@@ -323,6 +326,7 @@ class DecodeConfig:
         require_not_negative(self, "alpha", "max_extra_tokens")
         require_at_most(self, 1_000_000, "max_extra_tokens")
         require_at_most(self, WIDEST_BEAM, "beam")
+        require_at_most(self, STRONGEST_PENALTY, "alpha")
 
 
 class Section(Protocol):

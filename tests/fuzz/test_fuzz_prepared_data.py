@@ -12,7 +12,7 @@ from headwise.config import DataConfig, Vocab
 from headwise.data import ShardWriter, Subwords, TokenShards, load_subwords, save_subwords
 from headwise.data.batches import Batches
 from headwise.data.pairs import PAIR_FIELDS, collate_pairs
-from headwise.interop.ctranslate2_files import Manifest, read_sealed, read_vocabularies, seal
+from headwise.interop.ctranslate2.files import Manifest, read_sealed, read_vocabularies, seal
 from tests.fuzz.conftest import Fuzz
 from tests.fuzz.contract import result_or_refusal
 from tests.fuzz.mutations import EXTREMES, Draw, mutated, mutated_json

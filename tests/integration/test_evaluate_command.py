@@ -9,8 +9,10 @@ import sacrebleu
 from headwise import Translator
 from headwise.data import TokenShards
 from headwise.decoding import SearchSettings
+from headwise.errors import RequestError
 from headwise.runs.directory import RunDirectory
 from headwise.runs.metrics import read_metrics
+from headwise.tasks.translation.engine import SamplingSettings
 from headwise.tasks.translation.torch_engine import TorchEngine
 from headwise.tasks.translation.trained import load_model
 from headwise.workflows.translators import load_translator
@@ -167,8 +169,18 @@ def test_the_other_engine_says_what_ours_says(
         pairs = zip(ours, theirs.translate(sources, beam=beam), strict=True)
         assert sum(a == b.text for a, b in pairs) / len(sources) >= least
     assert not theirs.can_align
-    code, output, _ = headwise(
-        "evaluate", str(trained_run), *files(test_set), "--engine", "ctranslate2"
-    )
-    assert code == 0
-    assert "exports/ctranslate2-float32" in output
+    command = ("evaluate", str(trained_run), *files(test_set), "--json")
+    perplexities = []
+    for engine in ("torch", "ctranslate2"):
+        code, output, errors = headwise(*command, "--engine", engine)
+        assert code == 0, errors
+        (run,) = json.loads(output)["runs"]
+        perplexities.append(run["perplexity"])
+    assert "exports/ctranslate2-float32" in run["weights"]
+    assert perplexities[1] == pytest.approx(perplexities[0], rel=1e-3)
+    pair = [("bana ti", "ti bana")]
+    assert theirs.score(pair) == pytest.approx(Translator.load(trained_run).score(pair), abs=1e-3)
+    with pytest.raises(RequestError, match="^sampling needs the torch engine$"):
+        theirs.translate(["bana"], sampling=SamplingSettings())
+    with pytest.raises(RequestError, match="^attention needs the torch engine$"):
+        theirs.trace("bana")

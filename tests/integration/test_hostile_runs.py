@@ -11,7 +11,7 @@ from types import FrameType
 
 import pytest
 
-from headwise.interop.ctranslate2_export import export
+from headwise.interop.ctranslate2.export import export
 from headwise.runs.directory import RunDirectory
 from headwise.workflows.serve import load_served
 from headwise.workflows.translators import load_translator

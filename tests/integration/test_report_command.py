@@ -196,7 +196,10 @@ def test_a_run_whose_data_and_diary_are_gone_still_has_a_report(
 
 
 def test_wrong_arguments_are_one_line(run: Path, tmp_path: Path, headwise: Headwise) -> None:
+    nul = tmp_path / "nul"
+    nul.write_text("bana\nba\0na\n")
     for arguments, complaint in (
+        ([str(run), "--src", str(nul), "--ref", str(nul)], "nul:2: a NUL character: remove it"),
         ([str(run), "--src", "t.src"], "give both, or neither"),
         ([str(run), "--ref", "t.ref"], "give both, or neither"),
         ([str(run), "--src", "nosuch", "--ref", "nosuch"], "nosuch"),

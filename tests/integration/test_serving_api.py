@@ -16,7 +16,7 @@ from libretranslatepy import LibreTranslateAPI
 from prometheus_client.parser import text_string_to_metric_families
 
 from headwise.errors import CheckpointError
-from headwise.interop.ctranslate2_export import export
+from headwise.interop.ctranslate2.export import export
 from headwise.runs.directory import RunDirectory
 from headwise.serving.keys import Keys, add_key
 from headwise.serving.limits import Limits

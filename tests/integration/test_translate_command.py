@@ -12,6 +12,7 @@ from typing import IO
 import pytest
 
 from headwise import Translator
+from tests.conftest import Headwise
 
 
 @pytest.fixture(scope="module")
@@ -32,6 +33,28 @@ def translate(content: bytes, *arguments: str) -> tuple[int, bytes, bytes]:
     process = start(*arguments)
     output, errors = process.communicate(content, timeout=60)
     return process.returncode, output, errors
+
+
+def test_sentences_as_arguments_are_translated(run: Path, tmp_path: Path) -> None:
+    sentences = ["bana dora", "", "kuti bun"]
+    expected = "".join(f"{t.text}\n" for t in Translator.load(run).translate(sentences)).encode()
+    code, output, errors = translate(b"not read\n", str(run), *sentences)
+    assert (code, output) == (0, expected), errors
+    out = tmp_path / "out"
+    code, output, errors = translate(b"", str(run), "--output", str(out), *sentences)
+    assert (code, output, out.read_bytes()) == (0, b"", expected), errors
+
+
+def test_wrong_arguments_are_one_line(run: Path, tmp_path: Path, headwise: Headwise) -> None:
+    code, output, errors = headwise("translate", str(run), "bana", "--input", str(tmp_path / "in"))
+    assert (code, output, len(errors.splitlines())) == (2, "", 1)
+    assert "sentences as arguments or a file with --input, not both" in errors
+    not_text = os.fsdecode(b"ba\xffna")
+    code, output, errors = headwise("translate", str(run), "bana", not_text)
+    assert code == 2
+    assert "argument:2: not UTF-8 text at byte 3 of the line" in errors
+    code, output, errors = headwise("translate", str(run), "bana", not_text, "--lenient")
+    assert (code, len(output.splitlines())) == (0, 2), errors
 
 
 def test_as_many_lines_come_out_as_go_in(run: Path) -> None:

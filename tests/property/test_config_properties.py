@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headwise.config import (
+    STRONGEST_PENALTY,
     WIDEST_BEAM,
     Config,
     DataConfig,
@@ -34,7 +35,9 @@ configs = st.builds(
         attention_bias=st.booleans(),
     ),
     train=st.builds(TrainConfig, max_steps=count, max_minutes=positive, label_smoothing=share),
-    decode=st.builds(DecodeConfig, beam=st.integers(1, WIDEST_BEAM), alpha=positive),
+    decode=st.builds(
+        DecodeConfig, beam=st.integers(1, WIDEST_BEAM), alpha=st.floats(0, STRONGEST_PENALTY)
+    ),
 )
 
 

@@ -66,6 +66,7 @@ def test_head_widths_follow_d_model_unless_given() -> None:
         ("train.max_steps", 0, "at least 1"),
         ("decode.beam", 0, "at least 1"),
         ("decode.alpha", -1.0, "0 or more"),
+        ("decode.alpha", 10.1, "at most 10"),
         ("data.vocab_size", 4, "at least 5"),
     ],
 )

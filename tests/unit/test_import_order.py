@@ -9,7 +9,7 @@ SOURCE = Path(__file__).parents[2] / "src" / "headwise"
 
 ORDER = [
     {"errors"},
-    {"checks", "files", "languages", "seeding", "signals", "visible"},
+    {"checks", "durations", "files", "languages", "machine", "seeding", "signals", "visible"},
     {"config"},
     {"recipes"},
     {"paper"},

@@ -28,6 +28,7 @@ from headwise.cli.serve import serve
 from headwise.cli.train import average, train
 from headwise.cli.translate import translate
 from headwise.errors import HeadwiseError
+from headwise.machine import is_out_of_memory
 
 EPILOG = """\b
 Examples:
@@ -128,7 +129,7 @@ def main() -> None:
         error_line(_message(error))
         sys.exit(2)
     except (MemoryError, RuntimeError) as error:
-        if show_traceback or not _is_out_of_memory(error):
+        if show_traceback or not is_out_of_memory(error):
             raise
         error_line(f"not enough memory: take a smaller model, batch or beam ({_first_line(error)})")
         sys.exit(2)
@@ -149,15 +150,6 @@ def _message(error: Exception) -> str:
         place = "cannot write the output" if error.filename is None else os.fsdecode(error.filename)
         return f"{place}: {error.strerror or error}"
     return str(error)
-
-
-def _is_out_of_memory(error: MemoryError | RuntimeError) -> bool:
-    """Return whether it is Python that says so, or one of torch's allocators."""
-    said = str(error)
-    return isinstance(error, MemoryError) or any(
-        words in said
-        for words in ("allocate memory", "out of memory", "Storage size calculation overflowed")
-    )
 
 
 def _first_line(error: Exception) -> str:

@@ -11,6 +11,7 @@ import click
 
 from headwise.cli.output import show, show_styled
 from headwise.cli.text_options import FILE
+from headwise.durations import duration
 from headwise.visible import visible
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def demo(
     and translates what you type.
     """
     began = time.monotonic()
-    from headwise.cli.demo_report import duration, filled, heading, report_text, width
+    from headwise.cli.demo_report import filled, heading, report_text, width
     from headwise.cli.watch import watch
     from headwise.workflows.demo import evaluate_demo, train_demo
 
@@ -80,7 +81,7 @@ def demo(
                 saved = f"saved step {step:,}" if step else "no update was made yet"
                 show(f"stopped: {saved}; the same command goes on from there")
                 raise SystemExit(128 + training.signal)
-            time_taken = duration(training.state.minutes)
+            time_taken = duration(60 * training.state.minutes)
             if training.is_new:
                 teller.say(f"Trained for {time_taken}; now the test.")
             else:
@@ -92,7 +93,7 @@ def demo(
     except KeyboardInterrupt:
         show("stopped: what is done is kept, and the same command goes on from there")
         raise SystemExit(130) from None
-    show_styled(report_text(report, minutes=(time.monotonic() - began) / 60))
+    show_styled(report_text(report, seconds=time.monotonic() - began))
     if sys.stdin.isatty() and sys.stdout.isatty():
         from headwise.cli.prompt import HELP, converse
 

@@ -9,6 +9,7 @@ import click
 
 from headwise.cli.output import shown_text
 from headwise.config import Vocab
+from headwise.durations import duration
 from headwise.visible import IN_TEXT, visible
 
 if TYPE_CHECKING:
@@ -18,14 +19,14 @@ _WIDEST = 100
 _LABEL = 13
 
 
-def report_text(report: "DemoReport", *, minutes: float) -> str:
-    """Lay out everything that there is to show, `minutes` after the command began."""
+def report_text(report: "DemoReport", *, seconds: float) -> str:
+    """Lay out everything that there is to show, `seconds` after the command began."""
     noun = report.training.text.task.noun
     parts = [
         [heading("Score"), *_score(report)],
         [heading(f"The first {len(report.samples)} of the {noun} it never saw")],
         *_samples(report),
-        [heading("Measured"), *_measured(report, minutes)],
+        [heading("Measured"), *_measured(report, seconds)],
         [heading("Where it is"), *_places(report)],
         [heading("Try next"), *_next(report)],
     ]
@@ -57,7 +58,7 @@ def _samples(report: "DemoReport") -> list[list[str]]:
     ]
 
 
-def _measured(report: "DemoReport", minutes: float) -> list[str]:
+def _measured(report: "DemoReport", seconds: float) -> list[str]:
     training, config = report.training, report.translator.config
     state, counts = training.state, training.text.manifest
     source, target = training.run.subwords()
@@ -68,11 +69,11 @@ def _measured(report: "DemoReport", minutes: float) -> list[str]:
         f"validate on, {counts['test_sentences']:,} {training.text.task.noun} to test on",
         "model": f"{config.model.count_parameters(vocab):,} parameters, a vocabulary of "
         f"{vocab.target_size:,}",
-        "training": f"{duration(state.minutes)}: {state.step:,} updates, {state.tokens:,} target "
-        f"tokens, {rate:,.0f} a second",
+        "training": f"{duration(60 * state.minutes)}: {state.step:,} updates, "
+        f"{state.tokens:,} target tokens, {rate:,.0f} a second",
         "translation": f"{report.scores.sentences_per_second:.0f} {training.text.task.noun} a "
         f"second, with a beam of {config.decode.beam}",
-        "altogether": f"{duration(minutes)} since the command began",
+        "altogether": f"{duration(seconds)} since the command began",
     }
     return [line for label, text in rows.items() for line in _row(label, text)]
 
@@ -123,12 +124,6 @@ def _command(*parts: str) -> list[str]:
         *(f"      {part} \\" for part in rest[:-1]),
         f"      {rest[-1]}",
     ]
-
-
-def duration(minutes: float) -> str:
-    """Write a time to the second: 45 s, 3 min 5 s."""
-    whole, seconds = divmod(round(60 * minutes), 60)
-    return f"{whole} min {seconds} s" if whole else f"{seconds} s"
 
 
 def filled(text: str) -> str:

@@ -8,6 +8,7 @@ import click
 from headwise.cli.engine_options import engine_options
 from headwise.cli.output import show, show_json
 from headwise.cli.text_options import FILE, is_column
+from headwise.config import STRONGEST_PENALTY
 from headwise.visible import visible
 
 if TYPE_CHECKING:
@@ -51,7 +52,11 @@ def _columns(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ..
 @click.option("--language", help="Of the references, for the Moses tokenizer; the recipe's.")
 @click.option("--checkpoint", help="averaged, best, last or a step; by default in that order.")
 @click.option("--beam", type=click.IntRange(min=1), help="Hypotheses kept open.")
-@click.option("--alpha", type=click.FloatRange(min=0), help="Strength of the length penalty.")
+@click.option(
+    "--alpha",
+    type=click.FloatRange(min=0, max=STRONGEST_PENALTY),
+    help="Strength of the length penalty.",
+)
 @click.option(
     "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change a [decode] setting."
 )
@@ -76,8 +81,8 @@ def evaluate(
 ) -> None:
     """Translate a test set with one run or several, and score it."""
     from headwise.cli.watch import watch
-    from headwise.errors import DataError, RequestError
-    from headwise.evaluation import read_corpus, read_tsv_corpus
+    from headwise.errors import RequestError
+    from headwise.evaluation import read_corpus, read_tsv_corpus, refuse_nul
     from headwise.files import write_output
     from headwise.workflows.evaluate import evaluate as evaluate_runs
 
@@ -85,13 +90,12 @@ def evaluate(
         raise click.UsageError("give either --src and --ref, or --tsv, not both")
     if tsv is not None:
         sources, texts = read_tsv_corpus(tsv, columns)
+        refuse_nul(sources, tsv)
     elif source is not None and references:
         sources, texts = read_corpus(source, references)
+        refuse_nul(sources, source)
     else:
         raise click.UsageError("give the test set with --src and --ref, or with --tsv")
-    for number, text in enumerate(sources, start=1):
-        if "\0" in text:
-            raise DataError(f"{tsv or source}:{number}: a NUL character: remove it")
     with watch() as watcher:
         evaluation = evaluate_runs(
             runs,

@@ -47,13 +47,13 @@ def explain(matrices: Path | None, page: Path | None) -> None:
 
     steps = walk(load_head(matrices))
     if page is not None:
-        from headwise.inspect.page import write_page
+        from headwise.inspect.explain_page import write_page
 
         write_page(steps, page)
         note(f"wrote {page}")
         return
 
-    from headwise.inspect.plain import lines_of
+    from headwise.inspect.explain_text import lines_of
 
     width = shutil.get_terminal_size().columns
     lines = lines_of(steps, width)

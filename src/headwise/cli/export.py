@@ -10,7 +10,7 @@ from headwise.cli.text_options import FILE
 from headwise.visible import visible
 
 if TYPE_CHECKING:
-    from headwise.interop.ctranslate2_files import Quantization
+    from headwise.interop.ctranslate2.files import Quantization
 
 EPILOG = """\b
 Examples:
@@ -44,7 +44,7 @@ It needs pip install 'headwise[ctranslate2]'.
 @click.option("--checkpoint", metavar="WHICH", help="averaged, best, last or a step.")
 def export(run: Path, format_: str, quantization: "Quantization", checkpoint: str | None) -> None:
     """Write a run's model in another program's format, and see that it computes the same."""
-    from headwise.interop.ctranslate2_export import export as export_run
+    from headwise.interop.ctranslate2.export import export as export_run
     from headwise.runs.directory import RunDirectory
 
     report = export_run(RunDirectory(run), checkpoint, quantization)

@@ -37,12 +37,15 @@ def report(
         raise click.UsageError("a test set is --src and at least one --ref: give both, or neither")
 
     from headwise.cli.watch import watch
-    from headwise.evaluation import read_corpus
+    from headwise.evaluation import read_corpus, refuse_nul
     from headwise.runs.directory import RunDirectory
     from headwise.tasks.translation.translator import Translator
     from headwise.workflows.report import report as report_run
 
-    test = None if source is None else read_corpus(source, references)
+    test = None
+    if source is not None:
+        test = read_corpus(source, references)
+        refuse_nul(test[0], source)
     translator = Translator.load(run, checkpoint=checkpoint)
     note(f"using {translator.name}")
     with watch() as watcher:

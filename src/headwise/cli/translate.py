@@ -1,11 +1,11 @@
-"""`headwise translate`: a filter from lines to their translations."""
+"""`headwise translate`: translate arguments, or lines from stdin or a file."""
 
 import json
 import os
 import signal
 import sys
 from contextlib import ExitStack
-from io import BufferedReader
+from io import BufferedIOBase, BufferedReader, BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
@@ -14,6 +14,7 @@ import click
 from headwise.cli.engine_options import engine_options
 from headwise.cli.output import error_line, note
 from headwise.cli.text_options import FILE
+from headwise.config import STRONGEST_PENALTY
 from headwise.errors import DataError
 
 if TYPE_CHECKING:
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 EPILOG = """\b
 Examples:
+  headwise translate runs/ende "A man sleeps." "A dog runs."
   headwise translate runs/ende < in.en > out.de
-  echo 'A man .' | headwise translate runs/ende
   headwise translate runs/ende --input in.en --output out.de --beam 8
   headwise translate runs/ende --nbest 4 --scores < in.en     candidates, tab-separated
   headwise translate runs/ende --json < in.en                 tokens, scores, alignment
@@ -32,17 +33,24 @@ Examples:
   headwise translate runs/ende --begun < pairs.tsv            source TAB how it must begin
   headwise translate runs/ende --set decode.stop=count < in.en
 
-N lines in, N lines out. Type lines at a terminal, and each is answered at once.
+Each sentence, or each line of the input, gives one line of output. Without sentences
+and --input, lines are read from stdin; at a terminal, each is translated at once.
+Put -- before a sentence that begins with a dash.
 """
 
 
 @click.command(epilog=EPILOG)
 @click.argument("run", type=FILE)
+@click.argument("sentences", metavar="[SENTENCE]...", nargs=-1)
 @click.option("--input", "source", type=FILE, help="Read from a file instead of stdin.")
 @click.option("--output", "target", type=FILE, help="Write to a file instead of stdout.")
 @click.option("--checkpoint", help="averaged, best, last or a step; by default in that order.")
 @click.option("--beam", type=click.IntRange(min=1), help="Hypotheses kept open.")
-@click.option("--alpha", type=click.FloatRange(min=0), help="Strength of the length penalty.")
+@click.option(
+    "--alpha",
+    type=click.FloatRange(min=0, max=STRONGEST_PENALTY),
+    help="Strength of the length penalty.",
+)
 @click.option("--nbest", type=click.IntRange(min=1), default=1, help="Candidates of each line.")
 @click.option("--min-length", type=click.IntRange(min=0), default=0, help="Fewest tokens.")
 @click.option("--scores", is_flag=True, help="Put its score before each candidate.")
@@ -80,6 +88,7 @@ N lines in, N lines out. Type lines at a terminal, and each is answered at once.
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
 def translate(
     run: Path,
+    sentences: tuple[str, ...],
     source: Path | None,
     target: Path | None,
     checkpoint: str | None,
@@ -105,8 +114,11 @@ def translate(
     quantization: "Quantization | None",
     device: str,
 ) -> None:
-    """Translate lines with a trained run."""
-    from headwise.tasks.translation.torch_engine import SamplingSettings
+    """Translate sentences, or the lines of a text, with a trained run."""
+    if sentences and source is not None:
+        raise click.UsageError("give sentences as arguments or a file with --input, not both")
+
+    from headwise.tasks.translation.engine import SamplingSettings
     from headwise.workflows.line_filter import translate_lines
     from headwise.workflows.translators import load_translator
 
@@ -149,15 +161,16 @@ def translate(
             too_long += sum(bool(translation.parts) for translation in translations)
         return [_line(translator, t, scores, tsv, as_json) for t in translations]
 
-    if target is not None:
+    if target is not None and not sentences:
         _require_another(target, source)
     with ExitStack() as stack:
-        reading = source.open("rb") if source else _standard_input()
+        reading, name = _input(sentences, source)
         writing = stack.enter_context(target.open("wb")) if target else _standard_output()
-        name = str(source) if source else "stdin"
         from headwise.cli.watch import watch
 
-        watcher = stack.enter_context(watch()) if _shows_progress(source, target) else None
+        reads_stdin = source is None and not sentences
+        shows_progress = _shows_progress(reads_stdin=reads_stdin, writes_stdout=target is None)
+        watcher = stack.enter_context(watch()) if shows_progress else None
 
         def on_progress(done: int) -> None:
             if watcher is not None:
@@ -173,7 +186,7 @@ def translate(
                 on_progress=on_progress,
             )
         except BrokenPipeError:
-            # Whoever read our output has enough. What is left to flush has nowhere to go.
+            # The reader of our output has closed it. Python would try to flush the rest at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise SystemExit(128 + signal.SIGPIPE) from None
     if too_long:
@@ -184,8 +197,18 @@ def translate(
         )
 
 
+def _input(sentences: tuple[str, ...], source: Path | None) -> tuple[BufferedIOBase, str]:
+    """Return what to read lines from, and its name in error messages."""
+    if sentences:
+        lines = (os.fsencode(sentence) + b"\n" for sentence in sentences)
+        return BytesIO(b"".join(lines)), "argument"
+    if source is not None:
+        return source.open("rb"), str(source)
+    return _standard_input(), "stdin"
+
+
 def _require_another(target: Path, source: Path | None) -> None:
-    """Raise DataError where what is read would be overwritten."""
+    """Raise DataError if the output would overwrite the input."""
     if source is None and sys.stdin is None:
         return
     read = os.fstat(sys.stdin.fileno()) if source is None else source.stat()
@@ -196,10 +219,10 @@ def _require_another(target: Path, source: Path | None) -> None:
 def _standard_input() -> BufferedReader:
     """Return stdin with a buffer of its own.
 
-    That of `sys.stdin` must be free when Python ends, and may be held by whoever waits for a line.
+    Python needs the buffer of `sys.stdin` when it exits, while the thread that reads may hold it.
     """
     if sys.stdin is None:
-        raise DataError("stdin is closed: give it lines, or a file with --input FILE")
+        raise DataError("stdin is closed: give sentences, or a file with --input FILE")
     return open(sys.stdin.fileno(), "rb", closefd=False)
 
 
@@ -209,15 +232,15 @@ def _standard_output() -> BinaryIO:
     return sys.stdout.buffer
 
 
-def _shows_progress(source: Path | None, target: Path | None) -> bool:
-    """Return whether a bar would be in nobody's way: not between what a person types and reads."""
-    reads_terminal = source is None and sys.stdin.isatty()
-    writes_terminal = target is None and sys.stdout.isatty()
+def _shows_progress(*, reads_stdin: bool, writes_stdout: bool) -> bool:
+    """Return whether to show a progress bar: not where it would mix with lines on a terminal."""
+    reads_terminal = reads_stdin and sys.stdin.isatty()
+    writes_terminal = writes_stdout and sys.stdout.isatty()
     return sys.stderr.isatty() and not reads_terminal and not writes_terminal
 
 
 def _write(stream: BinaryIO, content: bytes) -> None:
-    """Write whole lines: Ctrl-C comes before them or after."""
+    """Write whole lines: signals are handled before or after."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         stream.write(content)
@@ -235,7 +258,7 @@ def _line(
     for candidate in translation.candidates:
         fields += [f"{candidate.score:.4f}"] if scores else []
         fields.append(candidate.text)
-    # A tab within a text would shift whatever comes after it.
+    # A tab within a text would shift the columns after it.
     return fields[0] if len(fields) == 1 else "\t".join(f.replace("\t", " ") for f in fields)
 
 

@@ -11,6 +11,7 @@ import click
 
 from headwise.cli.figures import figures
 from headwise.cli.output import colour
+from headwise.durations import duration
 from headwise.visible import visible
 
 if TYPE_CHECKING:
@@ -136,22 +137,7 @@ class TimeLeft:
         minutes, share = event.minutes - self._first[0], event.share_done - self._first[1]
         if minutes <= 0 or share <= 0:
             return ""
-        return f"{duration(minutes / share * (1 - event.share_done))} left"
-
-
-def duration(minutes: float) -> str:
-    """Write a time as people say it: 40 s, 12 min, 3.5 h, 20 days, 5 months."""
-    for limit, unit, size in (
-        (1.5, "s", 1 / 60),
-        (90, "min", 1),
-        (48 * 60, "h", 60),
-        (60 * 24 * 60, "days", 24 * 60),
-        (float("inf"), "months", 30 * 24 * 60),
-    ):
-        if minutes < limit:
-            amount = minutes / size
-            return f"{amount:.1f} {unit}" if unit == "h" and amount < 10 else f"{amount:.0f} {unit}"
-    raise AssertionError("nothing is beyond infinity")
+        return f"{duration(60 * minutes / share * (1 - event.share_done))} left"
 
 
 def _figures(event: "Updated") -> str:
@@ -193,8 +179,8 @@ def estimate_lines(estimate: "Estimate") -> list[tuple[str, bool]]:
         available = f" of {estimate.available_mib:,.0f} MiB available"
     lines = [
         (
-            f"about {duration(estimate.minutes)}, at {estimate.target_tokens_per_second:,.0f} "
-            f"target tokens/s and {_seconds(estimate.update_seconds)} an update, with "
+            f"about {duration(60 * estimate.minutes)}, at {estimate.target_tokens_per_second:,.0f} "
+            f"target tokens/s and {duration(estimate.update_seconds)} an update, with "
             f"{estimate.memory_mib:,.0f} MiB{available}",
             False,
         )
@@ -202,9 +188,9 @@ def estimate_lines(estimate: "Estimate") -> list[tuple[str, bool]]:
     if estimate.too_long:
         lines.append(
             (
-                f"{duration(estimate.minutes)} is longer than anyone waits: this machine is too "
-                "small for the recipe. `headwise train multi30k-tiny` fits one like it; "
-                "or set a limit, as in --set train.max_minutes=60",
+                f"{duration(60 * estimate.minutes)} is too long: this machine is too small for the "
+                "recipe. `headwise train multi30k-tiny` fits one like it; or set a limit, as in "
+                "--set train.max_minutes=60",
                 True,
             )
         )
@@ -217,7 +203,3 @@ def estimate_lines(estimate: "Estimate") -> list[tuple[str, bool]]:
             )
         )
     return lines
-
-
-def _seconds(seconds: float) -> str:
-    return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"

@@ -33,6 +33,7 @@ from headwise.data.text import Block, LineReport, ParallelFiles, TsvFile, decode
 from headwise.data.tokenizer import save_subwords
 from headwise.errors import DataError
 from headwise.files import new_directory, write_file
+from headwise.machine import num_cores
 
 Text = ParallelFiles | TsvFile
 Progress = Callable[[str, int, int | None], None]
@@ -125,7 +126,7 @@ def _prepare_in(
     if not sample:
         raise DataError(f"nothing to train on: of {counts.pairs:,} pairs none can be used")
     if processes is None:
-        processes = _all_cores() if counts.pairs > _PAIRS_FOR_ONE_PROCESS else 1
+        processes = num_cores() if counts.pairs > _PAIRS_FOR_ONE_PROCESS else 1
     if subwords is None:
         on_progress("learning subwords", 0, None)
         subwords = _learn(sample, data)
@@ -284,7 +285,3 @@ def _without_seen(block: EncodedBlock, seen: Fingerprints, report: LineReport) -
         stream: (ids[np.repeat(fresh, lengths)], lengths[fresh])
         for stream, (ids, lengths) in block.train.items()
     }
-
-
-def _all_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

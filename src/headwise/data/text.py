@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from headwise.data.lines import raw_lines
 from headwise.errors import DataError
@@ -161,7 +161,7 @@ def read_lines(path: Path) -> Iterator[str]:
     """
     report = LineReport()
     for number, raw in enumerate(raw_lines(path), start=1):
-        yield _decoded(raw, str(path), number, report, advice="convert the file")
+        yield decode_line(raw, str(path), number, report, advice="convert the file")
 
 
 def read_blocks(text: ParallelFiles | TsvFile, size: int = BLOCK_LINES) -> Iterator[Block]:
@@ -259,10 +259,10 @@ def _decode_pair(block: Block, offset: int, report: LineReport) -> tuple[str, st
     line = block.first_line + offset
     if not block.is_tsv:
         return (
-            _decoded(block.sources[offset], block.source_name, line, report),
-            _decoded(block.targets[offset], block.target_name, line, report),
+            decode_line(block.sources[offset], block.source_name, line, report),
+            decode_line(block.targets[offset], block.target_name, line, report),
         )
-    fields = _decoded(block.sources[offset], block.source_name, line, report).split("\t")
+    fields = decode_line(block.sources[offset], block.source_name, line, report).split("\t")
     source_column, target_column = block.columns
     if len(fields) < max(block.columns):
         raise DataError(
@@ -272,13 +272,19 @@ def _decode_pair(block: Block, offset: int, report: LineReport) -> tuple[str, st
     return fields[source_column - 1], fields[target_column - 1]
 
 
-def _decoded(
+def decode_line(
     raw: bytes,
     name: str,
     line: int,
     report: LineReport,
+    *,
     advice: str = "convert the file, or leave such pairs out with --lenient",
+    errors: Literal["strict", "replace"] = "strict",
 ) -> str:
+    """Decode a line, counted from 1, without a byte order mark and a carriage return.
+
+    A line that is not UTF-8 is a DataError that ends in `advice`, or has such bytes replaced.
+    """
     if line == 1 and raw.startswith(_BOM):
         raw = raw.removeprefix(_BOM)
         report.mended["byte order mark"] += 1
@@ -286,7 +292,7 @@ def _decoded(
         raw = raw.removesuffix(b"\r")
         report.mended["carriage return"] += 1
     try:
-        return raw.decode("utf-8")
+        return raw.decode("utf-8", errors)
     except UnicodeDecodeError as error:
         raise DataError(
             f"{name}:{line}: not UTF-8 text at byte {error.start + 1} of the line: {advice}"

@@ -1,6 +1,6 @@
 """Scores of translations: strings and files in, numbers with their signatures out."""
 
-from headwise.evaluation.corpus import References, read_corpus, read_tsv_corpus
+from headwise.evaluation.corpus import References, read_corpus, read_tsv_corpus, refuse_nul
 from headwise.evaluation.metrics import Bleu, ChrF, bleu, chrf
 from headwise.evaluation.resampling import RESAMPLES, SEED, Interval
 from headwise.evaluation.scores import Scores, score
@@ -31,6 +31,7 @@ __all__ = [
     "moses_tokenizer",
     "read_corpus",
     "read_tsv_corpus",
+    "refuse_nul",
     "report",
     "score",
     "score_cells",

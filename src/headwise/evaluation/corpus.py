@@ -37,6 +37,13 @@ def read_corpus(
     return hypothesis_lines, _absent_where_empty(reference_lines)
 
 
+def refuse_nul(sources: Sequence[str], path: Path) -> None:
+    """Raise DataError for the first source with a NUL character, which cannot be translated."""
+    for number, text in enumerate(sources, start=1):
+        if "\0" in text:
+            raise DataError(f"{path}:{number}: a NUL character: remove it")
+
+
 def read_tsv_corpus(
     path: Path, columns: Sequence[int] = (1, 2)
 ) -> tuple[list[str], list[list[str | None]]]:

@@ -1,11 +1,11 @@
-"""Curves as one self-contained page: SVG of our own, no script, no request, light and dark.
+"""Training curves as a self-contained page: SVG, no script, light and dark.
 
-Another page embeds `chart_svg` (with its `explanation`) and `legend` together with `CHART_STYLE`,
-which is all they need.
+Another page can embed `chart_svg` (with its `explanation`) and `legend`: they need `CHART_STYLE`
+and the colours of `document.STYLE`.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from html import escape
 
 from headwise.inspect.axes import Axis
@@ -18,6 +18,7 @@ from headwise.inspect.curves import (
     Curves,
     Summary,
 )
+from headwise.inspect.document import STYLE, render_document
 
 _WIDTH, _HEIGHT = 480, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 10, 50
@@ -29,26 +30,22 @@ _MARK = 3.5
 _NEVER = "–"
 
 
-def _palette(colours: Iterable[str]) -> str:
-    return " ".join(f"--run-{n}: {colour};" for n, colour in enumerate(colours))
+def _colours(palette: Sequence[str]) -> str:
+    return " ".join(f".run-{n} {{ --run: {colour}; }}" for n, colour in enumerate(palette))
 
 
 CHART_STYLE = f"""
-:root {{ --chart-ink: #1d2430; --chart-dim: #5b6676; --chart-line: #e3e8ee; --chart-card: #ffffff;
-  {_palette(PALETTE_LIGHT)} }}
-@media (prefers-color-scheme: dark) {{ :root {{ --chart-ink: #e6eaf0; --chart-dim: #9aa6b6;
-  --chart-line: #2c3440; --chart-card: #1a2029;
-  {_palette(PALETTE_DARK)} }} }}
-{" ".join(f".run-{n} {{ --run: var(--run-{n}); }}" for n in range(len(PALETTE_LIGHT)))}
+{_colours(PALETTE_LIGHT)}
+@media (prefers-color-scheme: dark) {{ {_colours(PALETTE_DARK)} }}
 .chart {{ display: block; width: 100%; height: auto; overflow: visible; }}
-.chart text {{ font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: var(--chart-dim);
+.chart text {{ font: 12px system-ui, -apple-system, "Segoe UI", sans-serif; fill: var(--dim);
   font-variant-numeric: tabular-nums; }}
-.chart .grid {{ stroke: var(--chart-line); fill: none; }}
-.chart .frame {{ stroke: var(--chart-dim); fill: none; }}
+.chart .grid {{ stroke: var(--grid); fill: none; }}
+.chart .frame {{ stroke: var(--dim); fill: none; }}
 .curve path {{ fill: none; stroke: var(--run); stroke-width: 2; stroke-linejoin: round;
   stroke-linecap: round; vector-effect: non-scaling-stroke; }}
 .curve.thin path {{ stroke-width: 1.3; opacity: .75; }}
-.curve path.marks {{ fill: var(--run); stroke: var(--chart-card); stroke-width: 1; opacity: 1; }}
+.curve path.marks {{ fill: var(--run); stroke: var(--card); stroke-width: 1; opacity: 1; }}
 .legend {{ display: flex; flex-wrap: wrap; gap: .35rem 1.25rem; list-style: none; margin: 1rem 0;
   padding: 0; }}
 .legend li {{ display: flex; align-items: center; gap: .5rem; overflow-wrap: anywhere; }}
@@ -58,17 +55,9 @@ CHART_STYLE = f"""
 """
 
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1d2430; --dim: #5b6676; --line: #d5dbe3;
-  --paper: #fbfcfd; --card: #ffffff; --accent: #1f5fbf; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6eaf0; --dim: #9aa6b6; --line: #343c49;
-  --paper: #12161c; --card: #1a2029; --accent: #7db1ff; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--paper); color: var(--ink);
-  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif; }
-main { max-width: 76rem; margin: 0 auto; padding: 2rem 1rem 4rem; }
-h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .25rem; }
+h1 { margin-bottom: .25rem; }
 h2 { font-size: 1.15rem; margin: 0; }
-.lead, .unit, .note { color: var(--dim); margin: 0; }
+.unit, .note { color: var(--dim); margin: 0; }
 .unit, .note { font-size: .9rem; }
 .note { margin-top: .75rem; overflow-wrap: anywhere; }
 .charts { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fit,
@@ -94,34 +83,23 @@ def render_curves(curves: Curves) -> str:
     """Return the charts, a legend and a table of last values as an HTML document."""
     count = len(curves.runs)
     runs = f"{count} runs" if count > 1 else "1 run"
-    names = escape(", ".join(run.label for run in curves.runs))
+    names = ", ".join(run.label for run in curves.runs)
     axis = "steps" if curves.by == "steps" else "minutes of training"
     charts = "\n".join(
         f"<section>\n<h2>{escape(chart.title)}</h2>\n"
         f'<p class="unit">{escape(explanation(chart))}</p>\n{chart_svg(chart)}\n</section>'
         for chart in curves.charts
     )
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Training curves: {names}</title>
-<style>{_STYLE}{CHART_STYLE}</style>
-</head>
-<body>
-<main>
-<h1>Training curves</h1>
+    body = f"""<h1>Training curves</h1>
 <p class="lead">{runs}, by {axis}</p>
 {legend(curves)}
 <div class="charts">
 {charts}
 </div>
-{_table(curves)}
-</main>
-</body>
-</html>
-"""
+{_table(curves)}"""
+    return render_document(
+        title=f"Training curves: {names}", body=body, style=STYLE + CHART_STYLE + _STYLE
+    )
 
 
 def chart_svg(chart: Chart) -> str:

@@ -1,7 +1,8 @@
-"""Self-contained pages: one file, nothing fetched, nothing run but what we wrote.
+"""Self-contained pages: one file that makes no request and runs only our own script.
 
-The page's own Content-Security-Policy names the digests of its script and its style. Text that
-found its way into the page as markup could neither run nor ask for anything.
+The page's Content-Security-Policy names the digests of its script and its style, so markup in
+untrusted text could neither run nor load anything. It blocks style attributes, too: pages use
+classes.
 """
 
 import base64
@@ -10,10 +11,11 @@ import json
 from html import escape
 
 STYLE = """
-:root { color-scheme: light dark; --ink: #1d2430; --dim: #5b6676; --line: #d5dbe3;
-  --paper: #fbfcfd; --card: #ffffff; --accent: #1f5fbf; }
+:root { color-scheme: light dark; --ink: #1d2430; --dim: #5b6676; --line: #d5dbe3; --grid: #e3e8ee;
+  --paper: #fbfcfd; --card: #ffffff; --accent: #1f5fbf; --heat: 31, 95, 191; --works: #17663a; }
 @media (prefers-color-scheme: dark) { :root { --ink: #e6eaf0; --dim: #9aa6b6; --line: #343c49;
-  --paper: #12161c; --card: #1a2029; --accent: #7db1ff; } }
+  --grid: #2c3440; --paper: #12161c; --card: #1a2029; --accent: #7db1ff; --heat: 125, 177, 255;
+  --works: #7fd4a2; } }
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; }
 body { margin: 0; background: var(--paper); color: var(--ink);
@@ -30,6 +32,7 @@ noscript p { border-left: 4px solid var(--accent); padding-left: .75rem; }
 /* A projector, or a screen read from afar. */
 @media (min-width: 120rem) { html { font-size: 20px; } body { font-size: 1rem; } }
 """
+"""What every page has: the colours, light and dark, and the look of headings and cards."""
 
 
 def render_document(

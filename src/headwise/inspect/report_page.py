@@ -7,6 +7,7 @@ from typing import Any
 
 from headwise import __version__
 from headwise.config import Config, toml_value
+from headwise.durations import duration
 from headwise.evaluation import Interval, Scores
 from headwise.inspect.attention import AttentionRecord
 from headwise.inspect.attention_page import EXPLORER, EXPLORER_START, explorer_data
@@ -175,7 +176,7 @@ def _lead(report: Report) -> str:
     what = "text to text" if languages is None else f"{languages[0]} to {languages[1]}"
     parts = [f"A Transformer of {_millions(report.parameters)} parameters that translates {what}"]
     if report.curves is not None and report.curves.runs[0].minutes is not None:
-        parts.append(f"trained for {_minutes(report.curves.runs[0].minutes)}")
+        parts.append(f"trained for {duration(60 * report.curves.runs[0].minutes)}")
     if report.train_pairs is not None:
         parts.append(f"on {report.train_pairs:,} pairs of sentences")
     if len(parts) == 1:
@@ -188,7 +189,7 @@ def _key_figures(report: Report) -> list[tuple[str, str, str]]:
     if report.curves is not None:
         run = report.curves.runs[0]
         if run.minutes is not None:
-            figures.append(("Training", _minutes(run.minutes), f"{run.step:,} updates"))
+            figures.append(("Training", duration(60 * run.minutes), f"{run.step:,} updates"))
         if run.speed is not None:
             figures.append(("Speed in training", f"{run.speed:,.0f}", "target tokens a second"))
         if run.best_perplexity is not None:
@@ -348,12 +349,3 @@ def _commands(commands: Sequence[tuple[str, str]]) -> str:
 
 def _millions(count: int) -> str:
     return f"{count / 1e6:.1f} million" if count >= 100_000 else f"{count:,}"
-
-
-def _minutes(minutes: float) -> str:
-    """Say how long something took: in seconds, minutes or hours, as people would."""
-    if minutes < 1:
-        return f"{60 * minutes:.0f} seconds"
-    if minutes < 100:
-        return f"{minutes:.1f} minutes"
-    return f"{minutes / 60:.1f} hours"

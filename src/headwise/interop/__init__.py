@@ -1,1 +1,1 @@
-"""Other people's formats: CTranslate2, out of a run and back as an engine."""
+"""The formats of other projects, a folder each."""

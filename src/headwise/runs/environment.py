@@ -1,7 +1,6 @@
 """What a session of training runs on, and whether that is still what the last one ran on."""
 
 import json
-import os
 import platform
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ import torch
 
 from headwise import __version__
 from headwise.files import Folder, replace_file
+from headwise.machine import num_cores
 from headwise.runs.directory import RunDirectory
 
 _KEPT_BITS = ("headwise", "torch", "numpy", "threads", "processes", "device", "cpu")
@@ -34,7 +34,7 @@ def describe(device: torch.device, processes: int) -> dict[str, Any]:
         "numpy": np.__version__,
         "platform": platform.platform(),
         "cpu": cpu_name(),
-        "cores": cores(),
+        "cores": num_cores(),
         "threads": torch.get_num_threads(),
         "processes": processes,
         "device": torch.cuda.get_device_name(device) if on_gpu else device.type,
@@ -56,13 +56,6 @@ def record_session(run: RunDirectory, session: dict[str, Any], step: int) -> lis
     sessions.append({"started": started, "from_step": step, **session})
     replace_file(path, (json.dumps({"sessions": sessions}, indent=1) + "\n").encode())
     return warnings
-
-
-def cores() -> int:
-    """Count the cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def cpu_name() -> str:

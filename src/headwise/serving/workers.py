@@ -21,8 +21,8 @@ from typing import IO
 
 from headwise.decoding import Found, SearchSettings
 from headwise.errors import ConfigError
+from headwise.machine import num_cores
 from headwise.model import Transformer
-from headwise.runs.environment import cores
 from headwise.runs.tensors import write_tensors
 from headwise.runs.weights import model_weights
 from headwise.serving.limits import RefusedError
@@ -186,7 +186,7 @@ class Workers:
         files = [order.weights for order in self._orders]
         try:
             for _ in range(self._count):
-                self._workers.append(_Worker(max(1, cores() // self._count), files))
+                self._workers.append(_Worker(max(1, num_cores() // self._count), files))
         except OSError as error:
             raise ConfigError(f"cannot start {self._count} workers: {error.strerror}") from error
         for worker in self._workers:

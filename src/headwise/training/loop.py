@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from headwise.config import AnyConfig
 from headwise.data.batches import Batches, on_device
 from headwise.errors import CheckpointError, ConfigError, DivergenceError
+from headwise.machine import is_out_of_memory
 from headwise.runs.checkpoint import Checkpoint, write_checkpoint
 from headwise.runs.checkpoints import prune
 from headwise.runs.directory import RunDirectory
@@ -100,11 +101,15 @@ class TrainingLoop:
         self._saved_step = self.state.step
 
     def measure(self, weights: Mapping[str, Tensor]) -> ValidationResult | None:
-        """Validate other weights than the last; there they stay."""
+        """Validate other weights, and restore the model's own."""
         if self._validation is None:
             return None
+        own = {name: tensor.clone() for name, tensor in model_weights(self.model).items()}
         load_weights(self.model, weights, "these weights")
-        return self._measure(self._validation)
+        try:
+            return self._measure(self._validation)
+        finally:
+            load_weights(self.model, own, "the model's own weights")
 
     def run(self, wish: StopSignal) -> Ending:
         """Make updates until there is a reason not to; save; say why."""
@@ -121,7 +126,7 @@ class TrainingLoop:
         try:
             return self._until_the_end(wish, metrics)
         except RuntimeError as error:
-            if not _is_out_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             raise ConfigError(
                 f"there is not enough memory for update {self.state.step + 1:,}: lower "
@@ -346,8 +351,3 @@ class TrainingLoop:
 
 def _unvalidated(state: TrainingState) -> TrainingState:
     return replace(state, valid_loss=math.inf, valid_score=-math.inf)
-
-
-def _is_out_of_memory(error: RuntimeError) -> bool:
-    # On CPU torch has no exception of its own for it.
-    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)

@@ -23,7 +23,7 @@ class RunScores:
     weights: str
     scores: Scores
     perplexity: float | None
-    """For each token of the first reference, its end included; None with an engine that cannot."""
+    """For each token of the first reference, eos included; None if the engine cannot score."""
     sentences_per_second: float
     translations: tuple[str, ...]
 
@@ -134,7 +134,7 @@ def _perplexity(
     translator: Translator, sources: Sequence[str], references: References
 ) -> float | None:
     """Return the perplexity of the first reference of each sentence that can be scored."""
-    if not translator.can_align:
+    if not translator.can_score:
         return None
     pairs = [
         (source.strip(), reference.strip())

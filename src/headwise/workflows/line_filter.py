@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from io import BufferedIOBase
 
 from headwise.data.lines import stream_lines
+from headwise.data.text import LineReport, decode_line
 from headwise.errors import DataError
 
 _WINDOW_LINES = 512
@@ -136,24 +137,22 @@ def _decoded(
 ) -> tuple[list[str], DataError | None]:
     """Decode lines up to the first that is no text."""
     texts: list[str] = []
-    for offset, raw in enumerate(window):
-        line = raw.removesuffix(b"\r")
-        if before + offset == 0:
-            line = line.removeprefix(b"\xef\xbb\xbf")
+    report = LineReport()
+    for number, raw in enumerate(window, start=before + 1):
         try:
-            texts.append(line.decode("utf-8", "replace" if lenient else "strict"))
-        except UnicodeDecodeError as error:
-            fault = DataError(
-                f"{name}:{before + offset + 1}: not UTF-8 text at byte {error.start + 1} of the "
-                "line: convert the input, or have such bytes replaced with --lenient"
+            text = decode_line(
+                raw,
+                name,
+                number,
+                report,
+                advice="convert the input, or have such bytes replaced with --lenient",
+                errors="replace" if lenient else "strict",
             )
+        except DataError as fault:
             return texts, fault
-        if "\0" in texts[-1]:
-            if not lenient:
-                texts.pop()
-                return texts, DataError(
-                    f"{name}:{before + offset + 1}: a NUL character: remove it, or have it "
-                    "replaced with --lenient"
-                )
-            texts[-1] = texts[-1].replace("\0", "\ufffd")
+        if "\0" in text and not lenient:
+            return texts, DataError(
+                f"{name}:{number}: a NUL character: remove it, or have it replaced with --lenient"
+            )
+        texts.append(text.replace("\0", "\ufffd"))
     return texts, None

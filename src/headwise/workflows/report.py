@@ -5,13 +5,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from headwise.config import Vocab
-from headwise.data import TokenShards
 from headwise.errors import RequestError
 from headwise.evaluation import References
 from headwise.files import replace_file, write_output
 from headwise.inspect.attention import attention_record
 from headwise.inspect.curves import load_curves
 from headwise.inspect.report_page import Report, Sample, render_report
+from headwise.runs.data import own_shards
 from headwise.runs.directory import RunDirectory
 from headwise.runs.environment import read_sessions
 from headwise.runs.metrics import iterate_metrics
@@ -129,7 +129,7 @@ def _has_metrics(run: RunDirectory) -> bool:
 def _validation_pairs(run: RunDirectory) -> tuple[list[_Pair], str]:
     """Return some pairs of the run's validation text, and what to say about them."""
     source, target = run.subwords()
-    shards = _own_shards(run, "valid")
+    shards = own_shards(run, "valid")
     if shards is None:
         return [], (
             "No examples: the text that the run was validated on is not in its directory. "
@@ -167,17 +167,11 @@ def _worth_looking_at(translations: list[Translation]) -> list[str]:
 
 
 def _train_pairs(run: RunDirectory) -> int | None:
-    shards = _own_shards(run, "train")
+    shards = own_shards(run, "train")
     if shards is not None:
         return len(shards)
     pairs = run.origin().get("train_pairs")
     return pairs if type(pairs) is int and 0 <= pairs < 2**63 else None
-
-
-def _own_shards(run: RunDirectory, part: str) -> TokenShards | None:
-    """Open a part of the text that lies in the run's own directory."""
-    folder = run.folder / "data" / part
-    return TokenShards(folder) if folder.exists() else None
 
 
 def _commands(run: RunDirectory, sentences: list[str]) -> list[tuple[str, str]]:

@@ -6,10 +6,10 @@ from typing import Literal
 
 from headwise.config import Vocab
 from headwise.errors import CheckpointError
-from headwise.interop.ctranslate2_engine import CTranslate2Engine
-from headwise.interop.ctranslate2_export import export_directory
-from headwise.interop.ctranslate2_groups import GroupingEngine
-from headwise.interop.ctranslate2_spec import largest_file
+from headwise.interop.ctranslate2.engine import CTranslate2Engine
+from headwise.interop.ctranslate2.export import export_directory
+from headwise.interop.ctranslate2.groups import GroupingEngine
+from headwise.interop.ctranslate2.spec import largest_file
 from headwise.recipes import search_as
 from headwise.runs.directory import RunDirectory
 from headwise.tasks.translation.translator import Translator

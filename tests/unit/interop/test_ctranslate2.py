@@ -13,17 +13,18 @@ import torch
 
 from headwise.config import Vocab
 from headwise.data import prepare
+from headwise.decoding import SearchSettings
 from headwise.errors import CheckpointError, ConfigError, RequestError, UnsafeFileError
-from headwise.interop import ctranslate2_export
-from headwise.interop.ctranslate2_engine import CTranslate2Engine
-from headwise.interop.ctranslate2_export import export, export_directory
-from headwise.interop.ctranslate2_spec import SINUSOIDS, largest_file
-from headwise.interop.ctranslate2_verification import greedy
+from headwise.interop.ctranslate2 import export as export_module
+from headwise.interop.ctranslate2.engine import CTranslate2Engine
+from headwise.interop.ctranslate2.export import export, export_directory
+from headwise.interop.ctranslate2.spec import SINUSOIDS, largest_file
 from headwise.model import Transformer
 from headwise.runs.checkpoint import write_checkpoint
 from headwise.runs.directory import RunDirectory
 from headwise.runs.state import TrainingState
 from headwise.runs.weights import model_weights
+from headwise.tasks.translation.torch_engine import TorchEngine
 from headwise.tasks.translation.trained import load_model
 from headwise.workflows.runs import Inputs, open_or_create
 from tests.small_runs import small_config, write_text
@@ -55,6 +56,12 @@ def make(tmp_path_factory: pytest.TempPathFactory) -> MakeRun:
         return directory
 
     return run
+
+
+def greedy(model: Transformer, sources: list[list[int]], max_extra_tokens: int) -> list[list[int]]:
+    settings = SearchSettings(beam=1, stop="count")
+    found = TorchEngine(model).translate(sources, settings, max_extra_tokens)
+    return [list(best.ids) for best, *_ in found]
 
 
 @torch.no_grad()
@@ -312,14 +319,14 @@ def test_an_export_that_computes_something_else_is_not_written(
     run = make()
     kept = export(run).directory / "model.bin"
     before = kept.read_bytes()
-    make_spec = ctranslate2_export.make_spec
+    make_spec = export_module.make_spec
 
     def wrong(*arguments: object) -> object:
         spec = make_spec(*arguments)  # type: ignore[arg-type]
         spec.decoder.layer[1].attention.queries_scale *= 1.1
         return spec
 
-    monkeypatch.setattr(ctranslate2_export, "make_spec", wrong)
+    monkeypatch.setattr(export_module, "make_spec", wrong)
     with pytest.raises(CheckpointError, match="does not compute what the model computes: log-prob"):
         export(run)
     assert kept.read_bytes() == before

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from headwise.decoding import Hypothesis, SearchSettings
-from headwise.interop import ctranslate2_groups
-from headwise.interop.ctranslate2_groups import GroupingEngine, GroupSearch
+from headwise.interop.ctranslate2 import groups
+from headwise.interop.ctranslate2.groups import GroupingEngine, GroupSearch
 from tests.servers import wait_for
 
 
@@ -38,14 +38,14 @@ def test_each_worker_has_a_group_and_the_next_is_gathered_meanwhile(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     engine, told = Engine(), []
-    monkeypatch.setattr(ctranslate2_groups, "_GATHER_SECONDS", 1000.0)
+    monkeypatch.setattr(groups, "_GATHER_SECONDS", 1000.0)
     search = GroupSearch(engine, SearchSettings(), 50, lambda: told.append(1))  # type: ignore[arg-type]
     assert search.accepts(1), "whoever comes first is not kept waiting"
     search.add({0: [4], 1: [5, 5], 2: [6], 3: [7]})
     assert (len(search), search.is_ready) == (4, False)
     assert not search.accepts(3), "a few are not enough for the other worker"
     assert search.accepts(4)
-    monkeypatch.setattr(ctranslate2_groups, "_GATHER_SECONDS", 0.0)
+    monkeypatch.setattr(groups, "_GATHER_SECONDS", 0.0)
     assert search.accepts(1), "but they do not wait for others for long"
     search.add({4: [8]})
     assert not search.accepts(100), "both are at work"

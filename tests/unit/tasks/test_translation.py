@@ -16,8 +16,9 @@ from headwise.decoding import Hypothesis, SearchSettings
 from headwise.errors import CheckpointError, ConfigError, RequestError
 from headwise.model import Transformer
 from headwise.runs.directory import RunDirectory
+from headwise.tasks.translation.engine import SamplingSettings
 from headwise.tasks.translation.sentences import split_sentences, split_to_fit
-from headwise.tasks.translation.torch_engine import SamplingSettings, TorchEngine
+from headwise.tasks.translation.torch_engine import TorchEngine
 from headwise.tasks.translation.trained import load_model
 from tests.conftest import model_config
 
@@ -112,7 +113,7 @@ def test_the_score_is_what_teacher_forcing_gives() -> None:
         for hypothesis in hypotheses
     ]
     assert len(pairs) == 160
-    forced = engine.log_probs(pairs)
+    forced = [math.fsum(each) for each in engine.token_log_probs(pairs)]
     for expected, hypothesis in zip(forced, (h for hs in found for h in hs), strict=True):
         assert hypothesis.log_prob == pytest.approx(expected, abs=1e-5 * max(1, -expected))
         penalty = ((5 + len(hypothesis.ids) + 1) / 6) ** 0.6
@@ -160,7 +161,8 @@ def test_outputs_begin_as_they_must() -> None:
         assert list(with_it[0].ids[: len(prefix)]) == prefix
         if not prefix:
             assert with_it[0].ids == without[0].ids
-    forced = engine.log_probs([(s, list(h[0].ids)) for s, h in zip(inputs, begun, strict=True)])
+    pairs = [(s, list(h[0].ids)) for s, h in zip(inputs, begun, strict=True)]
+    forced = [math.fsum(each) for each in engine.token_log_probs(pairs)]
     assert [h[0].log_prob for h in begun] == pytest.approx(forced, rel=1e-5)
 
 

@@ -1,55 +1,73 @@
-"""What searches for translations: ids in, hypotheses out."""
+"""What a Translator needs of an engine, and what an engine may offer beyond it.
+
+Engines compute on token ids. Every engine is an `Engine`; `Scores`, `Aligns` and `Samples` are
+capabilities that some have as well.
+"""
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 from headwise.decoding import Found, Hypothesis, SearchSettings
+from headwise.model import Trace
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingSettings:
+    """How to draw translations at random instead of searching for the best."""
+
+    temperature: float = 1.0
+    top_k: int = 0
+    """Draw only from this many of the most probable tokens; 0: from all."""
+    top_p: float = 1.0
+    """Draw only from the most probable tokens that together have this much probability."""
+    seed: int = 1
 
 
 class LostError(Exception):
-    """Some sentences of a search will never be done; it goes on with the others."""
+    """Some sentences of a search failed; the search continues with the others."""
 
     def __init__(self, errors: Mapping[int, Exception]) -> None:
         super().__init__(f"{len(errors)} sentences were lost")
         self.errors = errors
-        """Why, for each of them."""
+        """The error of each failed sentence, by its number."""
 
 
 class OngoingSearch(Protocol):
-    """A search for the translations of sentences that come, known by their numbers, at any time."""
+    """A search that numbered sentences can be added to at any time."""
 
     def __len__(self) -> int:
-        """Return how many sentences are under way."""
+        """Return how many sentences are being searched."""
         ...
 
     @property
     def is_ready(self) -> bool:
-        """Whether `advance` has something to do, and need not wait for it."""
+        """Whether `advance` would return without waiting."""
         ...
 
     def accepts(self, newcomers: int) -> bool:
-        """Return whether it is a good time for so many to be added."""
+        """Return whether this is a good time to add so many sentences."""
         ...
 
     def add(self, sources: Mapping[int, list[int]]) -> None:
-        """Begin with new sentences."""
+        """Start searching for new sentences."""
         ...
 
     def advance(self) -> Found:
-        """Go on a step; return the sentences that are done by then, or raise LostError."""
+        """Take a step; return the sentences that it finished, or raise LostError."""
         ...
 
     def drop(self, numbers: Collection[int]) -> None:
-        """Give up some sentences, as soon as it can be done."""
+        """Cancel some sentences as soon as possible."""
         ...
 
 
 class Engine(Protocol):
-    """What searches for translations: ids in, hypotheses out."""
+    """Search for translations: ids in, hypotheses out."""
 
     @property
     def is_free(self) -> bool:
-        """Whether a search that begins now is computed now, and waits for no other."""
+        """Whether a new search would be computed at once, without waiting for another."""
         ...
 
     def translate(
@@ -59,9 +77,10 @@ class Engine(Protocol):
         max_extra_tokens: int,
         prefixes: list[list[int]] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Translate sentences, given as ids without their ends, to at most so many more tokens.
+        """Translate sentences, given as ids without eos; return the hypotheses of each, best first.
 
-        With `prefixes`, each translation begins with the ids given for it.
+        An output has at most `max_extra_tokens` more tokens than its source. With `prefixes`, each
+        output begins with the ids given for it.
         """
         ...
 
@@ -71,12 +90,49 @@ class Engine(Protocol):
         max_extra_tokens: int,
         on_ready: Callable[[], None] = lambda: None,
     ) -> OngoingSearch:
-        """Begin a search that sentences can be added to while it goes on.
+        """Start a search that sentences can be added to while it runs.
 
-        One that goes on by itself calls `on_ready`, from any thread, when it has found something.
+        A search that computes in the background calls `on_ready`, from any thread, when it has
+        results.
         """
         ...
 
+
+@runtime_checkable
+class Scores(Protocol):
+    """Compute the probabilities of given translations."""
+
     def token_log_probs(self, pairs: list[tuple[list[int], list[int]]]) -> list[list[float]]:
-        """Return the log-probability of each token of each target, then that of its end."""
+        """Return the log-probability of each token of each target, then of its eos."""
+        ...
+
+
+@runtime_checkable
+class Aligns(Protocol):
+    """Show attention weights."""
+
+    def alignment(self, source: list[int], target: list[int]) -> list[tuple[int, int]]:
+        """Return, for each target token, the source token that it attends to most."""
+        ...
+
+    def trace(self, source: list[int], target: list[int]) -> Trace:
+        """Return every attention weight of a pair, both with eos."""
+        ...
+
+
+@runtime_checkable
+class Samples(Protocol):
+    """Draw translations at random."""
+
+    def sample(
+        self,
+        sources: list[list[int]],
+        settings: SamplingSettings,
+        max_extra_tokens: int,
+        keys: list[tuple[int, int]],
+        *,
+        count: int,
+        min_length: int,
+    ) -> list[list[Hypothesis]]:
+        """Draw `count` translations of each source; `keys` and the seed decide what is drawn."""
         ...

@@ -1,8 +1,6 @@
 """Search with our own model: sentences sorted by length, in batches, and back in their order."""
 
-import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
@@ -18,6 +16,7 @@ from headwise.decoding import (
     sample,
 )
 from headwise.model import Trace, Transformer
+from headwise.tasks.translation.engine import SamplingSettings
 
 R = TypeVar("R")
 
@@ -31,18 +30,6 @@ _BATCH_TOKENS = 16_384
 _JOIN_SHARE = 8
 _JOIN_STEPS = 2
 """Newcomers join a search once they would make this part of it, but after so many steps anyway."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SamplingSettings:
-    """How to draw translations at random instead of searching for the best."""
-
-    temperature: float = 1.0
-    top_k: int = 0
-    """How many of the most probable tokens may be drawn; 0: any."""
-    top_p: float = 1.0
-    """Only the most probable tokens that together have this much probability may be drawn."""
-    seed: int = 1
 
 
 class TorchEngine:
@@ -118,10 +105,6 @@ class TorchEngine:
             return [found[start : start + count] for start in range(0, len(found), count)]
 
         return self._in_batches(sources, count, draw)
-
-    def log_probs(self, pairs: list[tuple[list[int], list[int]]]) -> list[float]:
-        """Return the log-probability of each target given its source, the target's end included."""
-        return [math.fsum(tokens) for tokens in self.token_log_probs(pairs)]
 
     def token_log_probs(self, pairs: list[tuple[list[int], list[int]]]) -> list[list[float]]:
         """Return the log-probability of each token of each target, then that of its end."""

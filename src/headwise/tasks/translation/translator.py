@@ -1,11 +1,12 @@
 """Translation: a trained run as a function from text to text."""
 
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headwise.config import WIDEST_BEAM, Config
+from headwise.config import STRONGEST_PENALTY, WIDEST_BEAM, Config
 from headwise.data import Subwords
 from headwise.decoding import Hypothesis, SearchSettings
 from headwise.errors import RequestError
@@ -13,14 +14,18 @@ from headwise.model import Transformer
 from headwise.recipes import search_as
 from headwise.runs.device import choose_device
 from headwise.runs.directory import RunDirectory
-from headwise.tasks.translation.engine import Engine, OngoingSearch
+from headwise.tasks.translation.engine import (
+    Aligns,
+    Engine,
+    OngoingSearch,
+    Samples,
+    SamplingSettings,
+    Scores,
+)
 from headwise.tasks.translation.prepared import Job, Part, Prepared, prepare
-from headwise.tasks.translation.torch_engine import SamplingSettings, TorchEngine
+from headwise.tasks.translation.torch_engine import TorchEngine
 from headwise.tasks.translation.tracing import TracedPair, traceable_ids
 from headwise.tasks.translation.trained import TrainedModel, load_model
-
-_STRONGEST_PENALTY = 10
-"""Of the exponents people use, 1 is large; far beyond this one, numbers overflow."""
 
 _LONGEST_MINIMUM = 1_000_000
 """More than any output has; far beyond it, numbers are too large for tensors."""
@@ -139,10 +144,8 @@ class Translator:
         if not 0 <= min_length <= _LONGEST_MINIMUM:
             raise RequestError(f"min_length is at least 0 and at most {_LONGEST_MINIMUM:,}")
         strength = decode.alpha if alpha is None else alpha
-        if not 0 <= strength <= _STRONGEST_PENALTY:
-            raise RequestError(
-                f"alpha = {strength} must be a number from 0 to {_STRONGEST_PENALTY}"
-            )
+        if not 0 <= strength <= STRONGEST_PENALTY:
+            raise RequestError(f"alpha = {strength} must be a number from 0 to {STRONGEST_PENALTY}")
         width = max(width, nbest)
         return SearchSettings(
             beam=width,
@@ -184,7 +187,9 @@ class Translator:
             return self.finish(prepared, found)
         if begun is not None:
             raise RequestError("a beginning can be forced when searching, not when sampling")
-        drawn = self._torch_engine("sampling").sample(
+        if not isinstance(self._engine, Samples):
+            raise RequestError("sampling needs the torch engine")
+        drawn = self._engine.sample(
             prepared.sources,
             sampling,
             self.config.decode.max_extra_tokens,
@@ -233,12 +238,12 @@ class Translator:
             for each in translations
             if each.candidates and not each.parts
         ]
-        found = iter(self._engine.token_log_probs(pairs))
+        found = iter(self._scoring().token_log_probs(pairs))
         return [next(found) if t.candidates and not t.parts else [] for t in translations]
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[float]:
         """Return the log-probability of each pair's second text as a translation of its first."""
-        engine = self._torch_engine("scoring")
+        engine = self._scoring()
         ids = [(self._source.encode(s), self._target.encode(t)) for s, t in pairs]
         for source, _ in ids:
             if len(source) > self.longest_source:
@@ -246,11 +251,11 @@ class Translator:
                     f"a source of {len(source):,} tokens is longer than the "
                     f"{self.longest_source:,} that training may have seen"
                 )
-        return engine.log_probs(ids)
+        return [math.fsum(tokens) for tokens in engine.token_log_probs(ids)]
 
     def alignment(self, translation: Translation) -> list[tuple[int, int]]:
         """Return which source token each token of the best translation attends to most."""
-        engine = self._torch_engine("alignment")
+        engine = self._attending("alignment")
         if not translation.parts:
             if not translation.candidates:
                 return []
@@ -266,14 +271,14 @@ class Translator:
         A source or target that is given and has more than `most_tokens` is refused, as is one
         longer than the model may have seen or would write.
         """
-        engine = self._torch_engine("attention")
+        self._attending("attention")  # Before anything is computed.
         longest = min(self.longest_source, most_tokens)
         source_ids = traceable_ids("source", source, self._source, longest)
         if target is None:
             (translation,) = self.translate([source])
             target, target_ids = translation.text, list(translation.candidates[0].ids)
         else:
-            longest = engine.longest_output(source_ids, self.config.decode.max_extra_tokens)
+            longest = self.longest_output(source_ids)
             target_ids = traceable_ids("target", target, self._target, min(longest, most_tokens))
         return self._traced(source, source_ids, target, target_ids)
 
@@ -291,7 +296,7 @@ class Translator:
             target=target.strip(),
             source_tokens=tuple(self._source.tokens(source_ids)),
             target_tokens=tuple(self._target.tokens(target_ids)),
-            trace=self._torch_engine("attention").trace(source_ids, target_ids),
+            trace=self._attending("attention").trace(source_ids, target_ids),
         )
 
     @property
@@ -313,16 +318,28 @@ class Translator:
 
     @property
     def model(self) -> Transformer:
-        """The model, where it is ours that computes."""
-        return self._torch_engine("another process").model
+        """The torch model, to be sent to another process."""
+        if not isinstance(self._engine, TorchEngine):
+            raise RequestError("another process needs the torch engine")
+        return self._engine.model
+
+    @property
+    def can_score(self) -> bool:
+        """Whether the engine computes the probabilities of given translations."""
+        return isinstance(self._engine, Scores)
 
     @property
     def can_align(self) -> bool:
         """Whether the engine shows its attention."""
-        return isinstance(self._engine, TorchEngine)
+        return isinstance(self._engine, Aligns)
 
-    def _torch_engine(self, what: str) -> TorchEngine:
-        if not isinstance(self._engine, TorchEngine):
+    def _scoring(self) -> Scores:
+        if not isinstance(self._engine, Scores):
+            raise RequestError("scoring needs an engine that computes probabilities: use torch")
+        return self._engine
+
+    def _attending(self, what: str) -> Aligns:
+        if not isinstance(self._engine, Aligns):
             raise RequestError(f"{what} needs the torch engine")
         return self._engine
 

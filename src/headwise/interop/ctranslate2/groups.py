@@ -9,7 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 
 from headwise.decoding import Found, Hypothesis, SearchSettings
 from headwise.errors import RequestError
-from headwise.interop.ctranslate2_engine import CTranslate2Engine
+from headwise.interop.ctranslate2.engine import CTranslate2Engine
 
 _GATHER_SECONDS = 0.02
 """How long a worker that has become free waits for as many sentences as are under way."""

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from headwise.config import ModelConfig, Vocab
 from headwise.errors import ConfigError
-from headwise.interop.ctranslate2_files import library
+from headwise.interop.ctranslate2.files import library
 from headwise.model import Transformer
 from headwise.model.attention import MultiHeadAttention
 from headwise.model.layers import Layer, Stack

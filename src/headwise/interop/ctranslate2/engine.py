@@ -4,7 +4,6 @@ What stays different is in docs/decisions/0009-ctranslate2.md.
 """
 
 import math
-import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -15,12 +14,13 @@ from headwise.config import Vocab
 from headwise.decoding import Hypothesis
 from headwise.errors import CheckpointError, RequestError
 from headwise.files import Folder
-from headwise.interop.ctranslate2_files import (
+from headwise.interop.ctranslate2.files import (
     MOST_MODEL_BYTES,
     library,
     read_sealed,
     read_vocabularies,
 )
+from headwise.machine import num_cores
 
 _BATCH_TOKENS = 1024
 """Source tokens of one batch: with more, batches of the paper's beam gained nothing."""
@@ -114,7 +114,7 @@ class CTranslate2Engine:
         """
         folder = Folder.of(directory)
         manifest = read_sealed(folder, most_bytes=most_bytes)
-        threads = threads or _all_cores()
+        threads = threads or num_cores()
         workers = workers or threads
         if not 1 <= workers <= threads:
             raise RequestError(f"{workers} workers need as many threads, not {threads}")
@@ -345,7 +345,3 @@ def _check(name: str, sequences: Sequence[Sequence[int]], size: int, positions: 
                 f"{name}[{index}] has ids outside the vocabulary of {size:,} entries: "
                 "is this the right tokenizer?"
             )
-
-
-def _all_cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

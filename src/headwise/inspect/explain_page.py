@@ -1,23 +1,18 @@
-"""Explanations as one self-contained page: no script, no request, light and dark."""
+"""Explanations as a self-contained page: no script, light and dark."""
 
 from html import escape
 from pathlib import Path
 
 from headwise.errors import RequestError
 from headwise.files import write_output
+from headwise.inspect.document import STYLE, render_document
 from headwise.inspect.explain import Step, Table, number
 
+_TITLE = "One head of attention, step by step"
+
 _STYLE = """
-:root { color-scheme: light dark; --ink: #1d2430; --dim: #5b6676; --line: #d5dbe3;
-  --paper: #fbfcfd; --card: #ffffff; --accent: #1f5fbf; --heat: 31, 95, 191; --works: #17663a; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e6eaf0; --dim: #9aa6b6; --line: #343c49;
-  --paper: #12161c; --card: #1a2029; --accent: #7db1ff; --heat: 125, 177, 255;
-  --works: #7fd4a2; } }
-* { box-sizing: border-box; }
-body { margin: 0; background: var(--paper); color: var(--ink);
-  font: 16px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif; }
-main { max-width: 60rem; margin: 0 auto; padding: 2rem 1rem 4rem; }
-h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .25rem; }
+main { max-width: 60rem; }
+h1 { margin-bottom: .25rem; }
 h2 { font-size: 1.15rem; margin: 0; }
 .lead, .reason { color: var(--dim); margin: .25rem 0 0; }
 ol { list-style: none; margin: 1.5rem 0 0; padding: 0; }
@@ -35,12 +30,19 @@ caption { text-align: left; font-weight: 600; padding-bottom: .25rem; }
 td, th { border: 1px solid var(--line); padding: .25rem .6rem; text-align: right;
   font-size: .9rem; }
 th { color: var(--dim); font-weight: 500; }
-td.weight { background: rgba(var(--heat), calc(var(--share) * .4)); }
 """
+
+_SHADES = 50
+"""How many shades the weights of a table have; a weight of 1 has the darkest."""
+
+_SHADE_STYLE = "".join(
+    f".shade-{shade} {{ background: rgba(var(--heat), {0.4 * shade / _SHADES:.3f}); }}\n"
+    for shade in range(_SHADES + 1)
+)
 
 
 def write_page(steps: list[Step], path: Path) -> None:
-    """Write the walk as a page: whole, or not at all."""
+    """Write the steps to a file as a page; after an error there is no half-written file."""
     try:
         write_output(path, render_page(steps).encode())
     except OSError as error:
@@ -48,28 +50,15 @@ def write_page(steps: list[Step], path: Path) -> None:
 
 
 def render_page(steps: list[Step]) -> str:
-    """Return the walk as an HTML document."""
+    """Return the steps as an HTML document."""
     items = "\n".join(_step(position, step) for position, step in enumerate(steps, 1))
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>One head of attention, step by step</title>
-<style>{_STYLE}</style>
-</head>
-<body>
-<main>
-<h1>One head of attention, step by step</h1>
+    body = f"""<h1>{_TITLE}</h1>
 <p class="lead">Attention(Q, K, V) = softmax(Q Kᵀ / √d_k) V
  · “Attention Is All You Need”, §3.2.1</p>
 <ol>
 {items}
-</ol>
-</main>
-</body>
-</html>
-"""
+</ol>"""
+    return render_document(title=_TITLE, body=body, style=STYLE + _STYLE + _SHADE_STYLE)
 
 
 def _step(position: int, step: Step) -> str:
@@ -105,5 +94,5 @@ def _table(table: Table) -> str:
 
 
 def _cell(value: float, is_weight: bool) -> str:
-    attributes = f' class="weight" style="--share:{value:.4f}"' if is_weight else ""
+    attributes = f' class="shade-{round(value * _SHADES)}"' if is_weight else ""
     return f"<td{attributes}>{number(value)}</td>"

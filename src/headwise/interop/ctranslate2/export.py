@@ -9,16 +9,16 @@ from typing import get_args
 from headwise.data import Subwords, save_subwords
 from headwise.errors import CheckpointError, ConfigError
 from headwise.files import replaced_directory, write_file
-from headwise.interop.ctranslate2_engine import CTranslate2Engine
-from headwise.interop.ctranslate2_files import (
+from headwise.interop.ctranslate2.engine import CTranslate2Engine
+from headwise.interop.ctranslate2.files import (
     VERIFICATION,
     Manifest,
     Quantization,
     library,
     seal,
 )
-from headwise.interop.ctranslate2_spec import check_expressible, count_positions, make_spec
-from headwise.interop.ctranslate2_verification import Pair, Verification, choose_pairs, verify
+from headwise.interop.ctranslate2.spec import check_expressible, count_positions, make_spec
+from headwise.interop.ctranslate2.verification import Pair, Verification, choose_pairs, verify
 from headwise.runs.directory import RunDirectory
 from headwise.tasks.translation.trained import load_model
 
