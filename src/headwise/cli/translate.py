@@ -106,7 +106,7 @@ def translate(
     device: str,
 ) -> None:
     """Translate lines with a trained run."""
-    from headwise.tasks.translation.torch_engine import SamplingSettings
+    from headwise.decoding import SamplingSettings
     from headwise.workflows.line_filter import translate_lines
     from headwise.workflows.translators import load_translator
 

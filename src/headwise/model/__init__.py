@@ -1,4 +1,4 @@
-"""§3 of the paper, in its order: attention, layers, embeddings, positions, the whole.
+"""§3 of the paper, in its order: attention, layers, embeddings, positions, the whole model.
 
 Shapes, everywhere in this folder:
 
@@ -12,6 +12,14 @@ The model knows token ids and never text; it holds no loss and no mode.
 from headwise.model.batch import check_batch
 from headwise.model.masks import Allowed
 from headwise.model.state import State
-from headwise.model.transformer import Trace, Transformer
+from headwise.model.trace import StackTrace, Trace
+from headwise.model.transformer import Transformer
 
-__all__ = ["Allowed", "State", "Trace", "Transformer", "check_batch"]
+__all__ = [
+    "Allowed",
+    "StackTrace",
+    "State",
+    "Trace",
+    "Transformer",
+    "check_batch",
+]

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeVar
 
 import torch
@@ -13,6 +12,7 @@ from headwise.decoding import (
     BeamSearch,
     Found,
     Hypothesis,
+    SamplingSettings,
     SearchSettings,
     beam_search,
     sample,
@@ -31,18 +31,6 @@ _BATCH_TOKENS = 16_384
 _JOIN_SHARE = 8
 _JOIN_STEPS = 2
 """Newcomers join a search once they would make this part of it, but after so many steps anyway."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SamplingSettings:
-    """How to draw translations at random instead of searching for the best."""
-
-    temperature: float = 1.0
-    top_k: int = 0
-    """How many of the most probable tokens may be drawn; 0: any."""
-    top_p: float = 1.0
-    """Only the most probable tokens that together have this much probability may be drawn."""
-    seed: int = 1
 
 
 class TorchEngine:
@@ -73,8 +61,16 @@ class TorchEngine:
 
         def search(numbers: list[int], src: Tensor) -> list[list[Hypothesis]]:
             limits = self.limits([sources[number] for number in numbers], max_extra_tokens)
-            begun = None if prefixes is None else _rows([prefixes[n] for n in numbers], src.device)
-            return beam_search(self.model.step, self.model.start(src), limits, settings, begun)
+            begun = None if prefixes is None else [prefixes[number] for number in numbers]
+            return beam_search(
+                self.model.step,
+                self.model.start(src),
+                self.first_ids(limits),
+                limits,
+                settings,
+                self.model.vocab,
+                begun,
+            )
 
         return self._in_batches(sources, settings.beam, search)
 
@@ -108,11 +104,11 @@ class TorchEngine:
             found = sample(
                 self.model.step,
                 self.model.start(src).select(rows),
+                self.first_ids(limits[rows]),
                 limits[rows],
                 [(settings.seed, *keys[n], draw) for n in numbers for draw in range(count)],
-                temperature=settings.temperature,
-                top_k=settings.top_k,
-                top_p=settings.top_p,
+                settings,
+                self.model.vocab,
                 min_length=min_length,
             )
             return [found[start : start + count] for start in range(0, len(found), count)]
@@ -212,6 +208,10 @@ class TorchEngine:
         lengths = [self.longest_output(source, max_extra_tokens) for source in sources]
         return torch.tensor(lengths, device=self._device())
 
+    def first_ids(self, limits: Tensor) -> Tensor:
+        """Return the id that each decoder starts with, for as many sources as there are limits."""
+        return torch.full_like(limits, self.model.vocab.bos)
+
     def padded(self, sources: list[list[int]]) -> Tensor:
         """Return sources with their ends as rows of equal length."""
         return _padded(sources, self._device())
@@ -228,7 +228,7 @@ class TorchSearch:
     ) -> None:
         self._engine, self._beam = engine, settings.beam
         self._max_extra_tokens = max_extra_tokens
-        self._beams = BeamSearch(engine.model.step, settings)
+        self._beams = BeamSearch(engine.model.step, settings, engine.model.vocab)
         self._steps = 0  # Since somebody joined.
 
     def __len__(self) -> int:
@@ -257,7 +257,7 @@ class TorchSearch:
                 src = engine.padded([texts[place] for place in places])
                 limits = engine.limits([texts[place] for place in places], self._max_extra_tokens)
                 rows = torch.tensor([numbers[place] for place in places], device=src.device)
-                self._beams.add(engine.model.start(src), rows, limits)
+                self._beams.add(engine.model.start(src), rows, engine.first_ids(limits), limits)
 
     def advance(self) -> Found:
         """Take one step; return the sentences that are done by it."""

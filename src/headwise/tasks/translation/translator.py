@@ -7,7 +7,7 @@ from pathlib import Path
 
 from headwise.config import WIDEST_BEAM, Config
 from headwise.data import Subwords
-from headwise.decoding import Hypothesis, SearchSettings
+from headwise.decoding import Hypothesis, SamplingSettings, SearchSettings
 from headwise.errors import RequestError
 from headwise.model import Transformer
 from headwise.recipes import search_as
@@ -15,7 +15,7 @@ from headwise.runs.device import choose_device
 from headwise.runs.directory import RunDirectory
 from headwise.tasks.translation.engine import Engine, OngoingSearch
 from headwise.tasks.translation.prepared import Job, Part, Prepared, prepare
-from headwise.tasks.translation.torch_engine import SamplingSettings, TorchEngine
+from headwise.tasks.translation.torch_engine import TorchEngine
 from headwise.tasks.translation.tracing import TracedPair, traceable_ids
 from headwise.tasks.translation.trained import TrainedModel, load_model
 
