@@ -1,5 +1,7 @@
 """§3 of the paper, in its order: attention, layers, embeddings, positions, the whole model.
 
+`build_model` makes a model of these parts: the paper's `Transformer`, or a `LanguageModel`.
+
 Shapes, everywhere in this folder:
 
     B batch      S source length    T target length    D d_model    H heads
@@ -10,6 +12,8 @@ The model knows token ids and never text; it holds no loss and no mode.
 """
 
 from headwise.model.batch import check_batch
+from headwise.model.build import build_model
+from headwise.model.decoder import LanguageModel
 from headwise.model.masks import Allowed
 from headwise.model.state import State
 from headwise.model.trace import StackTrace, Trace
@@ -17,9 +21,11 @@ from headwise.model.transformer import Transformer
 
 __all__ = [
     "Allowed",
+    "LanguageModel",
     "StackTrace",
     "State",
     "Trace",
     "Transformer",
+    "build_model",
     "check_batch",
 ]
