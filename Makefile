@@ -5,8 +5,10 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 AUDIT := .audit
 AUDIT_READY := $(AUDIT)/.ready
+PEERS := .peers
+PEERS_READY := $(PEERS)/.ready
 
-.PHONY: setup setup-browser demo check test slow fuzz bench docs security-tests audit lock clean
+.PHONY: setup setup-browser demo check test slow fuzz bench docs security-tests audit peers lock clean
 
 setup: $(READY)
 
@@ -61,6 +63,16 @@ $(AUDIT_READY): constraints.txt
 	PIP_CONSTRAINT=constraints.txt $(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check 'pip-audit>=2.10' 'cyclonedx-bom>=7.3'
 	touch $(AUDIT_READY)
 
+# Our models against other libraries' with the same weights.
+peers: $(PEERS_READY)
+	$(PEERS)/bin/pytest tests/peers
+
+# These libraries are large and needed for nothing else, so they have an environment of their own.
+$(PEERS_READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(PEERS)
+	PIP_CONSTRAINT=constraints.txt $(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' 'transformers>=4.50'
+	touch $(PEERS_READY)
+
 # Update constraints.txt to the newest versions that pyproject.toml allows, except torch.
 lock:
 	grep '^torch==' constraints.txt > .lock
@@ -73,5 +85,5 @@ lock:
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) $(AUDIT) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
+	rm -rf $(VENV) $(AUDIT) $(PEERS) .mypy_cache .pytest_cache .ruff_cache .hypothesis dist
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -110,6 +110,10 @@ class DataConfig:
         require(self, "max_ratio", self.max_ratio == 0 or self.max_ratio >= 1, "0, or 1 or more")
 
 
+Assembly = Literal["seq2seq", "decoder"]
+"""What a model is built of: encoder and decoder, or a decoder alone (a language model)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
     """The model (§3) and the dropout inside it (§5.4)."""
@@ -134,12 +138,21 @@ class ModelConfig:
     """Biases on attention's projections: absent from the formula, present in Table 3's counts."""
     norm_order: Literal["post", "pre"] = "post"
     """LayerNorm after the residual sum (the paper), or before the sub-layer with final norms."""
+    norm_epsilon: float = 1e-6
+    """What LayerNorm adds to the variance; the paper is silent, and this is the value of the
+    authors' first public code."""
+    activation: Literal["relu", "gelu", "gelu_tanh"] = "relu"
+    """What stands between the two products of the feed-forward sub-layer (§3.3): ReLU, or as a
+    departure from the paper GELU, exact or in its tanh approximation (GPT-2's)."""
     positions: Literal["sinusoidal", "learned"] = "sinusoidal"
     """Fixed sinusoids of any length, or a learned vector for each position (Table 3 E)."""
     max_positions: int = 1024
     """Longest sequence that learned positions cover; sinusoids have no limit and ignore it."""
     tying: Literal["three-way", "two-way", "untied"] = "three-way"
     """One matrix for both embeddings and the output; for target and output; or three matrices."""
+    scale_embeddings: bool = True
+    """Whether embeddings are multiplied by sqrt(d_model) (§3.4); without it, a departure from the
+    paper, they are added to the positions as they are (GPT-2)."""
     dropout: float = 0.1
     """Rate on each sub-layer's output and on the sums of embeddings and positions."""
     attention_dropout: float = 0.0
@@ -162,29 +175,33 @@ class ModelConfig:
                 )
                 object.__setattr__(self, key, self.d_model // self.num_heads)
         require_share(self, "dropout", "attention_dropout")
+        require(self, "norm_epsilon", 0 < self.norm_epsilon < math.inf, "a number above 0")
 
     def fitting(self, tokens: int) -> int:
         """Return so many tokens, or as many as a sequence may have besides its start or end."""
         return min(tokens, self.max_positions - 1) if self.positions == "learned" else tokens
 
-    def count_parameters(self, vocab: Vocab) -> int:
+    def count_parameters(self, vocab: Vocab, assembly: Assembly = "seq2seq") -> int:
         """Count the trainable parameters without building the model."""
         d, h, biases = self.d_model, self.num_heads, int(self.attention_bias)
         projections = h * (2 * self.d_k + self.d_v)
         attention = (d + biases) * projections + h * self.d_v * d + biases * d
         feed_forward = (d + 1) * self.d_ff + (self.d_ff + 1) * d
         norm = 2 * d
-        encoder_layer = attention + feed_forward + 2 * norm
-        decoder_layer = 2 * attention + feed_forward + 3 * norm
-        final_norms = 2 * norm if self.norm_order == "pre" else 0
-        positions = 2 * self.max_positions * d if self.positions == "learned" else 0
-        rows = {
-            "three-way": vocab.target_size,
-            "two-way": vocab.source_size + vocab.target_size,
-            "untied": vocab.source_size + 2 * vocab.target_size,
-        }[self.tying]
-        layers = self.num_layers * (encoder_layer + decoder_layer)
-        return layers + final_norms + positions + rows * d
+        layer = attention + feed_forward + 2 * norm
+        if assembly == "decoder":
+            stacks, layers = 1, layer
+            rows = (2 if self.tying == "untied" else 1) * vocab.target_size
+        else:
+            stacks, layers = 2, layer + (layer + attention + norm)  # Encoder, then decoder.
+            rows = {
+                "three-way": vocab.target_size,
+                "two-way": vocab.source_size + vocab.target_size,
+                "untied": vocab.source_size + 2 * vocab.target_size,
+            }[self.tying]
+        final_norms = stacks * norm if self.norm_order == "pre" else 0
+        positions = stacks * self.max_positions * d if self.positions == "learned" else 0
+        return self.num_layers * layers + final_norms + positions + rows * d
 
 
 @dataclass(frozen=True, kw_only=True)

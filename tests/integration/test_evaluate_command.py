@@ -8,11 +8,10 @@ import sacrebleu
 
 from headwise import Translator
 from headwise.data import TokenShards
-from headwise.decoding import SearchSettings
+from headwise.decoding import SamplingSettings, SearchSettings
 from headwise.errors import RequestError
 from headwise.runs.directory import RunDirectory
 from headwise.runs.metrics import read_metrics
-from headwise.tasks.translation.engine import SamplingSettings
 from headwise.tasks.translation.torch_engine import TorchEngine
 from headwise.tasks.translation.trained import load_model
 from headwise.workflows.translators import load_translator

@@ -33,6 +33,9 @@ configs = st.builds(
         positions=st.sampled_from(["sinusoidal", "learned"]),
         tying=st.sampled_from(["three-way", "two-way", "untied"]),
         attention_bias=st.booleans(),
+        activation=st.sampled_from(["relu", "gelu", "gelu_tanh"]),
+        norm_epsilon=st.floats(0, 1, exclude_min=True, allow_nan=False),
+        scale_embeddings=st.booleans(),
     ),
     train=st.builds(TrainConfig, max_steps=count, max_minutes=positive, label_smoothing=share),
     decode=st.builds(

@@ -95,6 +95,17 @@ def test_a_departure_says_what_the_paper_has_instead() -> None:
     assert "train.max_minutes = 10.0, where §5.2 has no time limit" in text
 
 
+def test_the_options_of_later_models_are_departures() -> None:
+    changes = ["activation=gelu", "norm_epsilon=1e-5", "scale_embeddings=false"]
+    text = describe_departures(load_recipe("base", [f"model.{change}" for change in changes]))
+    assert text.splitlines() == [
+        "3 departures from the paper, compared with the base model:",
+        "  model.norm_epsilon = 1e-05, where §3.1 has no value, and the authors' code 1e-6",
+        '  model.activation = "gelu", where §3.3 has "relu"',
+        "  model.scale_embeddings = false, where §3.4 has embeddings multiplied by sqrt(d_model)",
+    ]
+
+
 def test_departures_from_a_row_are_counted_from_that_row() -> None:
     config = load_recipe("table3-b-dk16", ["model.tying=untied", "train.seed=9"])
     experiment, departures = compare_with_paper(config)

@@ -118,7 +118,7 @@ def translate(
     if sentences and source is not None:
         raise click.UsageError("give sentences as arguments or a file with --input, not both")
 
-    from headwise.tasks.translation.engine import SamplingSettings
+    from headwise.decoding import SamplingSettings
     from headwise.workflows.line_filter import translate_lines
     from headwise.workflows.translators import load_translator
 

@@ -1,18 +1,18 @@
-"""The best continuations of hypotheses, and how probable they are, in few passes over logits."""
+"""The best continuations of hypotheses, found in few passes over the logits."""
 
 import torch
 from torch import Tensor
 
 _BLOCK = 64
 _CACHED = 1 << 17
-"""Logits that stay in a core's cache while they are worked on."""
+"""How many logits fit into a core's cache."""
 
 
 def log_normalisers(logits: Tensor) -> Tensor:
-    """Return log(sum(exp(logits))) of each row [R, V], what turns them into log-probabilities.
+    """Return log(sum(exp(logits))) of each row [R, V], to be subtracted for log-probabilities.
 
-    On CPU some rows at a time, so that what lies between is never written to memory: about
-    1.5 times as fast for a few hundred rows of 8,000.
+    On CPU it takes some rows at a time, so that intermediate results stay in the cache: about 1.5
+    times as fast for a few hundred rows of 8,000.
     """
     if logits.device.type != "cpu":
         return logits.logsumexp(1)
@@ -21,11 +21,11 @@ def log_normalisers(logits: Tensor) -> Tensor:
 
 
 def top_sums(logits: Tensor, addends: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    """Return the `count` largest of each group's logits + addends [B, C], and where they stand.
+    """Return the `count` largest of each sentence's logits + addends [B, C], and their places.
 
-    Logits [B, N, V] have an addend [B, N] for each row. A place counts through the rows of its
-    group. Each of the largest is in one of the `count` blocks with the largest maxima: so the
-    maxima of all blocks are found in one fast pass, and only those blocks are looked through.
+    Logits [B, N, V] have an addend [B, N] for each row. A place is an index into the N*V logits of
+    its sentence. Each of the largest is in one of the `count` blocks with the largest maxima: so
+    one fast pass finds the maxima of all blocks, and only those blocks are searched.
     """
     num_blocks = logits.shape[2] // _BLOCK
     if num_blocks < 4 * count:
@@ -39,8 +39,8 @@ def top_sums(logits: Tensor, addends: Tensor, count: int) -> tuple[Tensor, Tenso
     places = (starts[:, :, None] + torch.arange(_BLOCK, device=logits.device)).flatten(1)
     added = addends.gather(1, rows).repeat_interleave(_BLOCK, 1)
     if end < logits.shape[2]:
-        rest = _places_from(end, logits).expand(logits.shape[0], -1)
-        places = torch.cat((places, rest), 1)
+        outside = _places_from(end, logits).expand(logits.shape[0], -1)
+        places = torch.cat((places, outside), 1)
         added = torch.cat((added, addends.repeat_interleave(logits.shape[2] - end, 1)), 1)
     sums = logits.flatten(1).gather(1, places).add_(added)
     values, chosen = sums.topk(count, dim=1)
@@ -48,7 +48,7 @@ def top_sums(logits: Tensor, addends: Tensor, count: int) -> tuple[Tensor, Tenso
 
 
 def _places_from(end: int, logits: Tensor) -> Tensor:
-    """Return the places of every row's entries that belong to no block."""
+    """Return the places of every row's last entries, which are in no block."""
     _, num_rows, size = logits.shape
     rows = torch.arange(num_rows, device=logits.device)[:, None] * size
     return (rows + torch.arange(end, size, device=logits.device)).flatten()

@@ -1,4 +1,4 @@
-"""A beam search that sentences join and leave while others go on."""
+"""A beam search that sentences join and leave while it runs."""
 
 from collections.abc import Collection
 from typing import Generic
@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from headwise.config import Vocab
 from headwise.decoding.beam import (
     Beams,
     Hypothesis,
@@ -21,68 +22,69 @@ from headwise.decoding.settings import S, SearchSettings, Step
 Found = list[tuple[int, list[Hypothesis]]]
 """Sentences that are done, by their numbers, each with its best outputs, best first.
 
-One without outputs is one for which the model computed NaN.
+A sentence without outputs had NaN logits.
 """
 
 
 _MOST_IDLE = 0.25
-"""The part of the rows that may belong to nobody: they are computed for nothing, but to take them
-out, all others must be copied."""
+"""The share of rows that may be idle: computing them is wasted, but removing them copies all
+others."""
 
 
 class BeamSearch(Generic[S]):
-    """Search for the outputs of any number of sentences, some of which may come later.
+    """Search for the outputs of any number of sentences, some of which may be added later.
 
-    The rows of a sentence that is done stay, idle, until another takes them over or there are too
-    many of them.
+    The rows of a finished sentence stay, idle, until another takes them over or too many are idle.
     """
 
-    def __init__(self, step: Step[S], settings: SearchSettings) -> None:
-        self._step, self._settings = step, settings
-        self._under_way: tuple[Beams, S] | None = None
+    def __init__(self, step: Step[S], settings: SearchSettings, vocab: Vocab) -> None:
+        self._step, self._settings, self._vocab = step, settings, vocab
+        self._running: tuple[Beams, S] | None = None
         self._is_fresh = True
-        """Whether nobody has taken a step yet: then the state has one row for each sentence."""
+        """Whether no step was taken yet: then the state has one row for each sentence."""
         self._size = 0
 
     def __len__(self) -> int:
-        """Return how many sentences are under way."""
+        """Return how many sentences are unfinished."""
         return self._size
 
     def add(
         self,
         state: S,
         sentences: Tensor,  # [B]
+        first_ids: Tensor,  # [B]
         limits: Tensor,  # [B]
-        prefixes: Tensor | None = None,  # [B, P]
+        prefixes: list[list[int]] | None = None,
     ) -> None:
-        """Take in new sentences, which from now on go with the others.
+        """Add new sentences, known by their numbers.
 
-        `state` is the model's, before its first step, with one row for each sentence. `limits` are
-        the most tokens of each output, its end not counted; an output that reaches its limit is
-        ended there. With `prefixes`, outputs begin with those; pad is where they may choose.
+        `state` is the model's, as its `start` returns it, with one row for each sentence, and
+        `first_ids` are what its first step takes. `limits` are the most tokens of each output, its
+        end not counted; an output that reaches its limit is ended there. With `prefixes`, each
+        output begins with its prefix.
         """
         size = sentences.shape[0]
-        beams = start(sentences, limits, self._settings, prefixes)
-        if self._under_way is None:
-            self._under_way, self._is_fresh, self._size = (beams, state), True, size
+        beams = start(sentences, first_ids, limits, self._settings, prefixes)
+        if self._running is None:
+            self._running, self._is_fresh, self._size = (beams, state), True, size
             return
         state = self._with_all_rows(state, sentences)
-        older, older_state = self._with_places(*self._in_full(self._under_way), size)
+        older, older_state = self._with_places(*self._in_full(self._running), size)
         places = torch.nonzero(older.idle).flatten()[:size]
-        self._under_way = older.replace(places, beams), older_state.replace(places, state)
+        self._running = older.replace(places, beams), older_state.replace(places, state)
         self._size += size
 
     def advance(self) -> Found:
-        """Take one step in all sentences; those that are done by it leave."""
-        if self._under_way is None:
+        """Take one step in all sentences; return those that are done after it."""
+        if self._running is None:
             return []
-        beams, state = self._under_way
-        # The hypotheses of a sentence that has none yet are all alike: one is enough.
+        beams, state = self._running
+        # Before the first step all hypotheses of a sentence are the same: one row is enough.
         ids = beams.last[:, :1] if self._is_fresh else beams.last
         logits, state = self._step(ids.flatten(), state)
-        beams, parents = advance(beams, logits, self._settings)
+        beams, parents = advance(beams, logits, self._settings, self._vocab)
         state = state.select(parents.flatten(), self._settings.beam)
-        self._under_way, self._is_fresh = (beams, state), False
+        self._running, self._is_fresh = (beams, state), False
         done = is_done(beams, self._settings) & ~beams.idle
         if not bool(done.any()):
             return []
@@ -90,33 +92,33 @@ class BeamSearch(Generic[S]):
             (int(beams.sentences[row]), finished(beams, row, self._settings))
             for row in torch.nonzero(done).flatten().tolist()
         ]
-        # The caches of a NaN sentence must leave with it: a masked NaN is still NaN, and a sentence
-        # that takes over the row would compute with it.
+        # A sentence with NaN must not stay as an idle row: its caches hold NaN, which masking does
+        # not hide from the sentence that takes over the row.
         has_nan = bool(beams.log_probs[done].isnan().any())
         most_idle = 0.0 if has_nan else _MOST_IDLE
-        self._under_way = self._with_few_idle(*_rest(beams, state, done), most_idle)
+        self._running = self._with_few_idle(*_mark_idle(beams, state, done), most_idle)
         self._size -= len(found)
         return found
 
     def drop(self, sentences: Collection[int]) -> None:
-        """Give up some sentences, with what has been found for them."""
-        if self._under_way is None or not sentences:
+        """Remove some sentences, with what was found for them."""
+        if self._running is None or not sentences:
             return
-        beams, state = self._in_full(self._under_way)
+        beams, state = self._in_full(self._running)
         unwanted = torch.isin(beams.sentences, beams.sentences.new_tensor(list(sentences)))
-        beams, state = _rest(beams, state, unwanted)
-        self._under_way = self._with_few_idle(beams, state)
+        beams, state = _mark_idle(beams, state, unwanted)
+        self._running = self._with_few_idle(beams, state)
         self._size = int((~beams.idle).sum())
 
-    def _in_full(self, under_way: tuple[Beams, S]) -> tuple[Beams, S]:
+    def _in_full(self, running: tuple[Beams, S]) -> tuple[Beams, S]:
         """Return the search with a row in the state for each hypothesis, from now on."""
-        beams, state = under_way
+        beams, state = running
         if self._is_fresh:
             state, self._is_fresh = self._with_all_rows(state, beams.sentences), False
         return beams, state
 
     def _with_all_rows(self, state: S, sentences: Tensor) -> S:
-        """Return a state that has one row for each sentence with one for each hypothesis."""
+        """Return a state with one row for each sentence as one with a row for each hypothesis."""
         width = self._settings.beam
         rows = torch.arange(sentences.shape[0], device=sentences.device)
         return state.select(rows.repeat_interleave(width), width)
@@ -124,26 +126,26 @@ class BeamSearch(Generic[S]):
     def _with_few_idle(
         self, beams: Beams, state: S, most_idle: float = _MOST_IDLE
     ) -> tuple[Beams, S] | None:
-        """Return the search with few of its rows idle; None where all are."""
-        size, rest = beams.sentences.shape[0], torch.nonzero(~beams.idle).flatten()
-        if not rest.shape[0]:
+        """Return the search without its idle rows, if these are too many; None if all are."""
+        size, busy = beams.sentences.shape[0], torch.nonzero(~beams.idle).flatten()
+        if not busy.shape[0]:
             return None
-        if size - rest.shape[0] <= most_idle * size:
+        if size - busy.shape[0] <= most_idle * size:
             return beams, state
-        return beams.select(rest), state.select(self._rows_of(rest), self._settings.beam)
+        return beams.select(busy), state.select(self._rows_of(busy), self._settings.beam)
 
     def _with_places(self, beams: Beams, state: S, wanted: int) -> tuple[Beams, S]:
-        """Return the search with at least so many places for others."""
+        """Return the search with idle rows for at least `wanted` sentences."""
         size = beams.sentences.shape[0]
         missing = wanted - int(beams.idle.sum())
         if missing <= 0:
             return beams, state
-        # Copies of the first, which are idle at once.
+        # Copies of the first sentence, marked as idle.
         sources = pad(torch.arange(size, device=beams.sentences.device), (0, missing))
         beams = beams.select(sources)
         state = state.select(self._rows_of(sources), self._settings.beam)
         added = torch.arange(size + missing, device=sources.device) >= size
-        return _rest(beams, state, added)
+        return _mark_idle(beams, state, added)
 
     def _rows_of(self, sources: Tensor) -> Tensor:
         """Return the rows of all hypotheses of some sentences."""
@@ -152,31 +154,33 @@ class BeamSearch(Generic[S]):
         return rows.flatten()
 
 
-def _rest(beams: Beams, state: S, rows: Tensor) -> tuple[Beams, S]:
-    """Return the search when nobody wants some sentences, given by a mask [B], any more.
+def _mark_idle(beams: Beams, state: S, rows: Tensor) -> tuple[Beams, S]:
+    """Return the search with some sentences, given by a mask [B], removed; their rows stay.
 
-    Those who are idle already rest anew: else their outputs would become the longest of all.
+    Rows that are idle already are reset as well: else they would become the longest of all.
     """
     rows = rows | beams.idle
-    return beams.rest(rows), state.rest(torch.nonzero(rows).flatten())
+    return beams.mark_idle(rows), state.reset(torch.nonzero(rows).flatten())
 
 
 def beam_search(
     step: Step[S],
     state: S,
+    first_ids: Tensor,  # [B]
     limits: Tensor,  # [B]
     settings: SearchSettings,
-    prefixes: Tensor | None = None,  # [B, P]
+    vocab: Vocab,
+    prefixes: list[list[int]] | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the `nbest` best outputs of each sentence, best first.
 
-    The arguments are those of `BeamSearch.add`. Sentences that are done leave the batch.
+    The arguments are those of `BeamSearch.add`. Finished sentences leave the batch.
 
     Paper: §6.1.
     """
-    search = BeamSearch(step, settings)
+    search = BeamSearch(step, settings, vocab)
     numbers = torch.arange(limits.shape[0], device=limits.device)
-    search.add(state, numbers, limits, prefixes)
+    search.add(state, numbers, first_ids, limits, prefixes)
     found: Found = []
     while search:
         found += search.advance()

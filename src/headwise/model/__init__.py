@@ -1,4 +1,6 @@
-"""§3 of the paper, in its order: attention, layers, embeddings, positions, the whole.
+"""§3 of the paper, in its order: attention, layers, embeddings, positions, the whole model.
+
+`build_model` makes a model of these parts: the paper's `Transformer`, or a `LanguageModel`.
 
 Shapes, everywhere in this folder:
 
@@ -10,8 +12,20 @@ The model knows token ids and never text; it holds no loss and no mode.
 """
 
 from headwise.model.batch import check_batch
+from headwise.model.build import build_model
+from headwise.model.decoder import LanguageModel
 from headwise.model.masks import Allowed
 from headwise.model.state import State
-from headwise.model.transformer import Trace, Transformer
+from headwise.model.trace import StackTrace, Trace
+from headwise.model.transformer import Transformer
 
-__all__ = ["Allowed", "State", "Trace", "Transformer", "check_batch"]
+__all__ = [
+    "Allowed",
+    "LanguageModel",
+    "StackTrace",
+    "State",
+    "Trace",
+    "Transformer",
+    "build_model",
+    "check_batch",
+]

@@ -4,31 +4,23 @@ Paper: §3.1 and §3.3.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from headwise.config import ModelConfig
+from headwise.model.activations import ACTIVATIONS
 from headwise.model.attention import MultiHeadAttention
 from headwise.model.dropout import add_dropped
 from headwise.model.linear import Linear
 from headwise.model.masks import Allowed
-
-_NORM_EPSILON = 1e-6  # The paper is silent; this is the authors' first public code.
-
-
-@dataclass(frozen=True)
-class StackTrace:
-    """The attention weights of one stack, a tensor for each layer, filled as the stack runs."""
-
-    self_attention: list[Tensor] = field(default_factory=list)  # each [B, H, T, T]
-    cross_attention: list[Tensor] = field(default_factory=list)  # each [B, H, T, S]
+from headwise.model.trace import StackTrace
 
 
 @dataclass(frozen=True)
 class Memory:
-    """One layer's view of what it attends to across stacks: projected once, used at every step."""
+    """One layer's keys and values of the encoder's output: projected once, used at every step."""
 
     keys: Tensor  # [B, H, S, K]
     values: Tensor  # [B, H, S, Kv]
@@ -36,30 +28,44 @@ class Memory:
 
 
 class LayerNorm(nn.LayerNorm):
-    """torch's layer, called without its detours: a step of decoding has a dozen of them."""
+    """Normalise each position's vector.
+
+    Paper: §3.1, after Ba et al. (2016). It is silent on epsilon: `model.norm_epsilon`.
+    """
 
     def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config.d_model, eps=_NORM_EPSILON)
+        super().__init__(config.d_model, eps=config.norm_epsilon)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+        return self.as_function()(x)
+
+    def as_function(self) -> Callable[[Tensor], Tensor]:
+        """Return the norm with its weights as they are now.
+
+        A step of decoding calls a dozen norms: looking up a module's weights and hooks each time
+        would take as long as the norm itself.
+        """
+        shape, weight, bias, epsilon = self.normalized_shape, self.weight, self.bias, self.eps
+        return lambda x: torch.layer_norm(x, shape, weight, bias, epsilon)
 
 
 class FeedForward(nn.Module):
     """Apply max(0, x W1 + b1) W2 + b2 to each position alike.
 
     Paper: §3.3, eq. 2.
+    Departs from the paper with `activation`: another function than max(0, ·).
     """
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.inner = Linear(config.d_model, config.d_ff)
+        self.activation = ACTIVATIONS[config.activation]
         self.outer = Linear(config.d_ff, config.d_model)
 
     def forward(self, x: Tensor) -> Tensor:
-        # In place is safe and saves a pass, but only on the flat product itself: on a view of it
+        # An activation in place is safe, but only on the flat product itself: on a view of it
         # autograd would copy the whole.
-        hidden: Tensor = self.inner(x.flatten(0, 1)).relu_()  # [B*T, F]
+        hidden = self.activation(self.inner(x.flatten(0, 1)))  # [B*T, F]
         output: Tensor = self.outer(hidden).view_as(x)  # [B, T, D]
         return output
 
@@ -89,7 +95,8 @@ class Residual(nn.Module):
 class Layer(nn.Module):
     """One layer: self-attention, attention over a memory if it has one, feed-forward.
 
-    Without the middle it is the encoder's layer, with it the decoder's.
+    With attention over a memory it is the paper's decoder layer; without, its encoder layer, and
+    the layer of a decoder-only model.
 
     Paper: §3.1.
     """
@@ -136,7 +143,7 @@ class Stack(nn.Module):
     """N layers over embedded input: encoder, decoder, or either alone.
 
     With a memory it is the paper's decoder. Without one it is the encoder or, given a causal
-    `Allowed`, a language model; what is embedded (tokens, patches, frames) is not its business.
+    `Allowed`, a language model. What was embedded may be tokens, patches or frames.
 
     Paper: §3.1. No norm follows the post-norm stack; pre-norm leaves its sum unnormalised and
     needs one.

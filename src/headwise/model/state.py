@@ -1,5 +1,6 @@
-"""Where incremental decoding stands, in many outputs at once."""
+"""The state of incremental decoding, for many outputs at once."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -14,138 +15,175 @@ from headwise.model.stepping import LayerStep
 
 @dataclass
 class State:
-    """Where decoding stands: what each layer remembers of the source and of its own output.
+    """The keys and values that the next step attends to.
 
-    Rows that decode the same source, as the hypotheses of a beam do, stand next to each other and
-    share one memory and one cache. Each position of the cache was written by one of them; which
-    ones lie in a hypothesis's past is `visible`. So a beam that changes its mind moves no keys.
+    A source is what one or several outputs continue: an encoded sentence, or a prompt. Rows that
+    decode the same source, as the hypotheses of a beam do, are adjacent and share one memory and
+    one cache. Each column of the cache was written by one of these rows, or by the prompt;
+    `visible` says which columns belong to the past of a row. So reordering a beam copies no keys.
 
-    Sources may take the place of others while the rest goes on. Since all add to the caches in the
-    same steps, they stand there flush right; what lies before its beginning is not visible to one.
+    Sources can be replaced while others go on. Every step adds a column to all of them, so a source
+    that came later has columns that it does not see.
     """
 
-    memories: list[Memory]
+    num_sources: int
     caches: list[KeyValueCache]
+    """One for each layer."""
+    memories: list[Memory] | None = None
+    """One for each layer; None for a decoder without an encoder."""
     length: int = 0
-    """How many target positions the source that is furthest has decoded."""
-    group: int = 1
+    """How many target positions the source with the most has."""
+    lengths: Tensor | None = None  # [B]
+    """How many each source has; None: all have `length`."""
+    rows_per_source: int = 1
     """How many rows share each source: W."""
     visible: Tensor | None = None  # [B, W, C]
-    """Which positions of the cache each row may see; None: all."""
-    late: Tensor | None = None  # [B]
-    """By how many steps each source began after that one; None: all began with it."""
+    """Which columns of the cache each row attends to; None: all."""
     layers: list[LayerStep] | None = None
     """The decoder's layers; None before the first step."""
 
     @classmethod
-    def of(cls, memories: list[Memory]) -> "State":
-        """Begin, with what each layer remembers of the sources."""
-        return cls([_laid_out(memory) for memory in memories], [KeyValueCache() for _ in memories])
+    def of_memories(cls, memories: list[Memory]) -> "State":
+        """Start with the encoded sources, as each layer sees them."""
+        return cls(
+            num_sources=memories[0].keys.shape[0],
+            caches=[KeyValueCache() for _ in memories],
+            memories=[_with_keys_transposed(memory) for memory in memories],
+        )
 
-    def select(self, rows: Tensor, group: int = 1) -> "State":
-        """Return the state of the given rows [B'], in that order: to reorder, repeat or drop.
+    def select(self, rows: Tensor, rows_per_source: int = 1) -> "State":
+        """Return the state of the given rows [R'], in that order: to reorder, repeat or drop.
 
-        With `group` the rows come in groups of that many, those of a group from one source. The
-        caches may go on in the state returned, so that this one is spent, as by a step.
+        Each `rows_per_source` adjacent rows must be from one source; they share it from now on.
+        The new state may take over the caches: do not use this one again.
         """
-        sources = rows[::group] // self.group
+        sources = rows[::rows_per_source] // self.rows_per_source
         visible = self.visible
-        if visible is not None or group > 1:
-            visible = self._visible().flatten(0, 1)[rows].unflatten(0, (-1, group))
-        # Only sources that leave or move need copies.
-        if sources.shape[0] == self._num_sources and _in_place(sources):
-            return replace(self, group=group, visible=visible)
-        late, first = self.late, 0
-        if late is not None:
-            late = late[sources]
+        if visible is not None or rows_per_source > 1:
+            visible = self._visible(rows.device).flatten(0, 1)[rows]
+            visible = visible.unflatten(0, (-1, rows_per_source))
+        # Caches and memories are copied only if sources leave or move.
+        if sources.shape[0] == self.num_sources and _is_in_order(sources):
+            return replace(self, rows_per_source=rows_per_source, visible=visible)
+        lengths, first = self.lengths, 0
+        if lengths is not None:
+            lengths = lengths[sources]
             if visible is not None and visible.shape[2]:
-                # What lies before it only those could see who have left.
+                # Leave out the first columns if only sources that have left could see them.
                 first = int(visible.flatten(0, 1).any(0).int().argmax())
                 visible = visible[..., first:]
-        memories = _select_memories(self.memories, sources)
-        caches = [cache.select(sources, first) for cache in self.caches]
-        return State(memories, caches, self.length, group, visible, late, self.layers)._rebased()
+        return State(
+            num_sources=sources.shape[0],
+            caches=[cache.select(sources, first) for cache in self.caches],
+            memories=None if self.memories is None else _select_memories(self.memories, sources),
+            length=self.length,
+            lengths=lengths,
+            rows_per_source=rows_per_source,
+            visible=visible,
+            layers=self.layers,
+        )._with_current_length()
 
-    def rest(self, sources: Tensor) -> "State":
-        """Return the state without the past of some sources, whose rows may do what they like."""
-        late = self._late().index_fill(0, sources, self.length)
-        visible = self._visible().index_fill(0, sources, False)
-        return replace(self, late=late, visible=visible)._rebased()
+    def reset(self, sources: Tensor) -> "State":
+        """Return the state with the past of some sources hidden; what their rows do is ignored."""
+        lengths = self._lengths(sources.device).index_fill(0, sources, 0)
+        visible = self._visible(sources.device).index_fill(0, sources, False)
+        return replace(self, lengths=lengths, visible=visible)._with_current_length()
 
     def replace(self, sources: Tensor, other: "State") -> "State":
-        """Return the state with another's sources, which have no past, in the place of some.
+        """Return the state with another's sources in the place of some.
 
-        This one is spent. What stood in their place stays in the caches, where nobody sees it.
+        The new state takes over the caches: do not use this one or the other again.
         """
-        assert self.group == other.group, "rows of different groups cannot stand side by side"
-        assert not other.caches[0].length, "only sources without a past can take others' places"
-        memories = _replace_memories(self.memories, sources, other.memories)
-        return replace(self, memories=memories).rest(sources)
+        assert self.rows_per_source == other.rows_per_source, "states of different beams"
+        memories, device = self.memories, sources.device
+        if memories is not None:
+            assert other.memories is not None, "states of different models"
+            memories = _replace_memories(memories, sources, other.memories)
+        columns = max(state.caches[0].length for state in (self, other))
+        ours, theirs = (
+            F.pad(seen, (columns - seen.shape[2], 0))
+            for seen in (self._visible(device), other._visible(device))
+        )
+        for cache, newer in zip(self.caches, other.caches, strict=True):
+            cache.replace(sources, newer, self.num_sources)
+        return replace(
+            self,
+            memories=memories,
+            lengths=self._lengths(device).index_copy(0, sources, other._lengths(device)),
+            visible=ours.index_copy(0, sources, theirs),
+        )._with_current_length()
 
     def with_room(self) -> "State":
         """Return the state with room in its caches for a step.
 
-        A beam's past is a tree, most of whose branches nobody follows any more: where room is
-        short, first those are left out.
+        The past of a beam is a tree with many dead branches: if the room runs out, these are
+        removed first.
         """
-        if self.visible is None or self.caches[0].has_room(self.group):
+        if self.visible is None or self.caches[0].has_room(self.rows_per_source):
             return self
         needed = self.visible.any(1)  # [B, C]
         most = max(1, int(needed.sum(1).max()))
-        # Those that are needed come last, in their order.
-        positions = needed.byte().argsort(dim=1, stable=True)[:, -most:]
+        # The needed columns of each source come last, in their order.
+        columns = needed.byte().argsort(dim=1, stable=True)[:, -most:]
         return replace(
             self,
-            caches=[cache.gather(positions) for cache in self.caches],
-            visible=self.visible.gather(2, positions[:, None].expand(-1, self.group, -1)),
+            caches=[cache.gather(columns) for cache in self.caches],
+            visible=self.visible.gather(2, columns[:, None].expand(-1, self.rows_per_source, -1)),
         )
 
-    def next_of(self, positions: nn.Module) -> Tensor:
+    def next_positions(self, positions: nn.Module) -> Tensor:
         """Return the positional encodings of the next step: [1, D] for all, or [B, 1, D]."""
-        if self.late is None:
+        if self.lengths is None:
             encodings: Tensor = positions(self.length, 1)
             return encodings
         table: Tensor = positions(0, self.length + 1)
-        return table.index_select(0, self.length - self.late)[:, None]
+        return table.index_select(0, self.lengths)[:, None]
 
-    def see_own(self) -> Tensor | None:
-        """Return what each row sees at the next step, when each adds one position of its own."""
-        if self.visible is None:
-            return None
-        own = torch.eye(self.group, dtype=torch.bool, device=self.visible.device)
-        return torch.cat((self.visible, own.expand(self.visible.shape[0], -1, -1)), 2)
+    def step(self, x: Tensor, layers: list[LayerStep]) -> tuple[Tensor, "State"]:
+        """Take embedded rows [R, D] through the layers; return their output and the next state."""
+        columns = self.length if self.visible is None else self.visible.shape[2]
+        assert self.caches[0].length == columns, "this State was stepped already"
+        state = self.with_room()
+        visible, width = state.visible, state.rows_per_source
+        if visible is not None:
+            own = torch.eye(width, dtype=torch.bool, device=visible.device)
+            visible = torch.cat((visible, own.expand(state.num_sources, -1, -1)), 2)
+        seen = Allowed(pairs=visible)
+        memories: Sequence[Memory | None] = state.memories or (None,) * len(layers)
+        for layer, memory, cache in zip(layers, memories, state.caches, strict=True):
+            x = layer(x, width, seen, memory, cache)
+        lengths = None if state.lengths is None else state.lengths + 1
+        return x, replace(
+            state, length=state.length + 1, lengths=lengths, visible=visible, layers=layers
+        )
 
-    @property
-    def _num_sources(self) -> int:
-        return self.memories[0].keys.shape[0]
-
-    def _rebased(self) -> "State":
-        """Return the state with its length told anew, if whoever was furthest has left."""
-        if self.late is None:
+    def _with_current_length(self) -> "State":
+        """Return the state with `length` of the longest source that is left."""
+        if self.lengths is None:
             return self
-        least = int(self.late.min())
-        return replace(self, length=self.length - least, late=self.late - least)
+        return replace(self, length=int(self.lengths.max()))
 
-    def _visible(self) -> Tensor:
-        """Return what each row may see, whether it is all or not."""
+    def _visible(self, device: torch.device) -> Tensor:
+        """Return `visible` as a tensor, whether it is None or not."""
         if self.visible is not None:
             return self.visible
-        shape = (self._num_sources, self.group, self.caches[0].length)
-        return torch.ones(shape, dtype=torch.bool, device=self.memories[0].keys.device)
+        shape = (self.num_sources, self.rows_per_source, self.caches[0].length)
+        return torch.ones(shape, dtype=torch.bool, device=device)
 
-    def _late(self) -> Tensor:
-        if self.late is not None:
-            return self.late
-        return torch.zeros(self._num_sources, dtype=torch.long, device=self.memories[0].keys.device)
+    def _lengths(self, device: torch.device) -> Tensor:
+        """Return `lengths` as a tensor, whether it is None or not."""
+        if self.lengths is not None:
+            return self.lengths
+        return torch.full((self.num_sources,), self.length, device=device)
 
 
-def _in_place(rows: Tensor) -> bool:
-    """Return whether rows stand where they stood."""
+def _is_in_order(rows: Tensor) -> bool:
+    """Return whether rows are 0, 1, 2, ..."""
     return torch.equal(rows, torch.arange(rows.shape[0], device=rows.device))
 
 
-def _laid_out(memory: Memory) -> Memory:
-    """Lay a memory out the way every step's products read it: keys as columns."""
+def _with_keys_transposed(memory: Memory) -> Memory:
+    """Store keys transposed, as the product of every step reads them."""
     keys = memory.keys.transpose(2, 3).contiguous().transpose(2, 3)
     return Memory(keys, memory.values.contiguous(), memory.allowed)
 
@@ -154,7 +192,7 @@ def _select_memories(memories: list[Memory], rows: Tensor) -> list[Memory]:
     allowed, width = Allowed(), memories[0].keys.shape[2]
     if (real := memories[0].allowed.keys) is not None:
         real = real.index_select(0, rows)
-        # The longest may have left, and with it what the others were padded for.
+        # The longest may have left, and with it the padding of the others.
         width = int(real.sum(1).max())
         allowed = Allowed(keys=real[:, :width])
     return [
@@ -171,16 +209,16 @@ def _replace_memories(ours: list[Memory], rows: Tensor, theirs: list[Memory]) ->
     """Return memories with others in the place of some rows; the first ones are written to."""
     before = ours[0].keys.shape[2]
     width = max(before, theirs[0].keys.shape[2])
-    real = _real_within(ours[0], width).index_copy(0, rows, _real_within(theirs[0], width))
+    real = _real_keys(ours[0], width).index_copy(0, rows, _real_keys(theirs[0], width))
     needed = int(real.sum(1).max())
-    if 2 * needed <= width:  # The longest have left: to make all shorter is worth a copy.
+    if 2 * needed <= width:  # The longest have left: shorter memories are worth a copy.
         width, real = needed, real[:, :needed]
     if before != width:
         ours = [_resized(memory, width) for memory in ours]
-    allowed = Allowed(keys=real)  # One for all layers: what it works out is worked out once.
+    allowed = Allowed(keys=real)  # One for all layers, which share the bias it computes.
     replaced = []
     for memory, newer in zip(ours, theirs, strict=True):
-        # What stood there beyond a newcomer's end stays: nobody sees it.
+        # Old keys beyond the end of a new source stay: they are masked.
         shared = slice(min(width, newer.keys.shape[2]))
         keys, newer_keys = (each.keys[:, :, shared].transpose(2, 3) for each in (memory, newer))
         keys.index_copy_(0, rows, newer_keys)
@@ -190,14 +228,14 @@ def _replace_memories(ours: list[Memory], rows: Tensor, theirs: list[Memory]) ->
 
 
 def _resized(memory: Memory, width: int) -> Memory:
-    """Return a memory with so many keys and values: cut, or with zeros at its end."""
+    """Return a memory of `width` keys and values: cut, or with zeros at its end."""
     more = width - memory.keys.shape[2]
     keys = F.pad(memory.keys.transpose(2, 3), (0, more)).transpose(2, 3)
     return Memory(keys, F.pad(memory.values, (0, 0, 0, more)), memory.allowed)
 
 
-def _real_within(memory: Memory, width: int) -> Tensor:
-    """Return which of so many keys of each source are real tokens."""
+def _real_keys(memory: Memory, width: int) -> Tensor:
+    """Return which of `width` keys of each source are real tokens."""
     real = memory.allowed.keys
     if real is None:
         shape = (memory.keys.shape[0], memory.keys.shape[2])

@@ -1,21 +1,21 @@
-"""One step of decoding through a decoder layer, written out.
+"""One step of decoding through a decoder, with the weights at hand.
 
 `Layer` computes the same for whole targets, with dropout, gradients and traces. A step is so small
-that what Python and torch do around each product shows: here rows are flat, [R, D], and the weights
-are at hand, so that no module is called and none is asked for them: a layer of multi30k-tiny takes
-two thirds of the time for one sentence. Both ways agree (tests/unit/model/test_transformer.py).
+that the overhead of modules and views shows: here rows are flat, [R, D], and weights are looked up
+once for all steps, so that a layer of multi30k-tiny takes two thirds of the time for one sentence.
+Norms and activations are the layer's own. Both ways agree (tests/unit/model/test_transformer.py,
+tests/unit/model/test_language_model.py).
 """
 
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from headwise.model.attention import attention
+from headwise.model.attention import MultiHeadAttention, attention
 from headwise.model.cache import KeyValueCache
 from headwise.model.heads import split_heads
-from headwise.model.layers import Layer, LayerNorm, Memory
+from headwise.model.layers import Layer, Memory, Stack
 from headwise.model.linear import Linear
 from headwise.model.masks import Allowed
 
@@ -35,73 +35,77 @@ class _Affine:
         return F.linear(x, self.weight, self.bias)
 
 
-@dataclass(frozen=True)
-class _Norm:
-    shape: tuple[int, ...]
-    weight: Tensor
-    bias: Tensor
-    epsilon: float
+class _SelfAttentionStep:
+    def __init__(self, module: MultiHeadAttention) -> None:
+        self._num_heads = module.num_heads
+        self._widths = (module.d_k, module.d_k, module.d_v)
+        self._project_in = _Affine.of(module.in_projection)
+        self._project_out = _Affine.of(module.out_projection)
 
-    @classmethod
-    def of(cls, norm: LayerNorm) -> "_Norm":
-        return cls(norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+    def __call__(self, x: Tensor, num_queries: int, seen: Allowed, cache: KeyValueCache) -> Tensor:
+        projected = self._project_in(x)
+        q, k, v = split_heads(
+            projected.view(-1, num_queries, projected.shape[1]), self._num_heads, self._widths
+        )
+        heads = attention(q, *cache.append(k, v), seen)  # [B, H, W, Kv]
+        return self._project_out(heads.transpose(1, 2).reshape(x.shape[0], -1))
 
-    def __call__(self, x: Tensor) -> Tensor:
-        return torch.layer_norm(x, self.shape, self.weight, self.bias, self.epsilon)
+
+class _CrossAttentionStep:
+    def __init__(self, module: MultiHeadAttention) -> None:
+        self._num_heads, self._d_k = module.num_heads, module.d_k
+        queries = slice(0, module.num_heads * module.d_k)
+        self._project_in = _Affine.of(module.in_projection, queries)
+        self._project_out = _Affine.of(module.out_projection)
+
+    def __call__(self, x: Tensor, num_queries: int, memory: Memory) -> Tensor:
+        queries = self._project_in(x).view(-1, num_queries, self._num_heads, self._d_k)
+        heads = attention(queries.transpose(1, 2), memory.keys, memory.values, memory.allowed)
+        return self._project_out(heads.transpose(1, 2).reshape(x.shape[0], -1))
 
 
 class LayerStep:
-    """A decoder layer as its weights are now, for as many steps as they stay so."""
+    """A decoder layer with its weights as they are when it is made."""
 
     def __init__(self, layer: Layer) -> None:
-        own, cross = layer.self_attention, layer.cross_attention
-        cross_residual = layer.cross_attention_residual
-        assert cross is not None, "only a decoder's layer takes steps"
-        assert cross_residual is not None, "only a decoder's layer takes steps"
         self._normalise_first = layer.self_attention_residual.normalise_first
-        self._norms = tuple(
-            _Norm.of(residual.norm)
-            for residual in (
-                layer.self_attention_residual,
-                cross_residual,
-                layer.feed_forward_residual,
-            )
-        )
-        self._num_heads = own.num_heads
-        self._widths = (own.d_k, own.d_k, own.d_v)
-        self._own_in = _Affine.of(own.in_projection)
-        self._own_out = _Affine.of(own.out_projection)
-        self._queries_in = _Affine.of(cross.in_projection, slice(0, cross.num_heads * cross.d_k))
-        self._cross_out = _Affine.of(cross.out_projection)
+        self._attend_to_self = _SelfAttentionStep(layer.self_attention)
+        self._self_norm = layer.self_attention_residual.norm.as_function()
+        self._attend_to_memory: _CrossAttentionStep | None = None
+        if layer.cross_attention is not None and layer.cross_attention_residual is not None:
+            self._attend_to_memory = _CrossAttentionStep(layer.cross_attention)
+            self._cross_norm = layer.cross_attention_residual.norm.as_function()
         self._inner = _Affine.of(layer.feed_forward.inner)
+        self._activation = layer.feed_forward.activation
         self._outer = _Affine.of(layer.feed_forward.outer)
+        self._feed_forward_norm = layer.feed_forward_residual.norm.as_function()
 
     def __call__(
         self,
         x: Tensor,  # [R, D]
-        group: int,
-        own: Allowed,
-        memory: Memory,
+        num_queries: int,
+        seen: Allowed,
+        memory: Memory | None,
         cache: KeyValueCache,
     ) -> Tensor:  # [R, D]
-        """Take one step; each source has `group` rows, next to each other."""
-        norms, first = self._norms, self._normalise_first
-        x = x + self._attend_to_own(norms[0](x) if first else x, group, own, cache)
-        x = x if first else norms[0](x)
-        x = x + self._attend_to_memory(norms[1](x) if first else x, group, memory)
-        x = x if first else norms[1](x)
-        x = x + self._outer(self._inner(norms[2](x) if first else x).relu_())
-        return x if first else norms[2](x)
+        """Compute `num_queries` adjacent rows of each source, and add them to its cache.
 
-    def _attend_to_own(self, x: Tensor, group: int, own: Allowed, cache: KeyValueCache) -> Tensor:
-        projected = self._own_in(x)
-        q, k, v = split_heads(
-            projected.view(-1, group, projected.shape[1]), self._num_heads, self._widths
-        )
-        heads = attention(q, *cache.append(k, v), own)  # [B, H, W, Kv]
-        return self._own_out(heads.transpose(1, 2).reshape(x.shape[0], -1))
+        They are the rows of a beam, one position each, or the positions of a prompt.
+        """
+        first = self._normalise_first
+        norm = self._self_norm
+        x = x + self._attend_to_self(norm(x) if first else x, num_queries, seen, cache)
+        x = x if first else norm(x)
+        if self._attend_to_memory is not None:
+            assert memory is not None, "a layer that attends to a memory was given none"
+            norm = self._cross_norm
+            x = x + self._attend_to_memory(norm(x) if first else x, num_queries, memory)
+            x = x if first else norm(x)
+        norm = self._feed_forward_norm
+        x = x + self._outer(self._activation(self._inner(norm(x) if first else x)))
+        return x if first else norm(x)
 
-    def _attend_to_memory(self, x: Tensor, group: int, memory: Memory) -> Tensor:
-        queries = self._queries_in(x).view(-1, group, self._num_heads, self._widths[0])
-        heads = attention(queries.transpose(1, 2), memory.keys, memory.values, memory.allowed)
-        return self._cross_out(heads.transpose(1, 2).reshape(x.shape[0], -1))
+
+def layer_steps(decoder: Stack) -> list[LayerStep]:
+    """Look up the weights of a decoder's layers."""
+    return [LayerStep(layer) for layer in decoder.layers]  # type: ignore[arg-type]

@@ -1,31 +1,20 @@
-"""The whole model: embeddings, encoder, decoder, and the output projection.
+"""The paper's model: embeddings, encoder, decoder, and the output projection.
 
 Paper: §3.1, §3.4.
 """
-
-import math
-from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
 
 from headwise.config import ModelConfig, Vocab
 from headwise.errors import ConfigError
-from headwise.model.dropout import dropout
+from headwise.model.embeddings import embed, make_positions
 from headwise.model.initialise import initialise
-from headwise.model.layers import Stack, StackTrace
+from headwise.model.layers import Stack
 from headwise.model.masks import Allowed, real_keys
-from headwise.model.positions import LearnedPositions, SinusoidalPositions
 from headwise.model.state import State
-from headwise.model.stepping import LayerStep
-
-
-@dataclass(frozen=True)
-class Trace:
-    """Every attention weight of one pass; hand an empty one to `Transformer.hidden`."""
-
-    encoder: StackTrace = field(default_factory=StackTrace)
-    decoder: StackTrace = field(default_factory=StackTrace)
+from headwise.model.stepping import layer_steps
+from headwise.model.trace import StackTrace, Trace
 
 
 class Transformer(nn.Module):
@@ -47,11 +36,9 @@ class Transformer(nn.Module):
         self.source_embedding = nn.Embedding(vocab.source_size, d_model)
         self.target_embedding = nn.Embedding(vocab.target_size, d_model)
         self.output = nn.Linear(d_model, vocab.target_size, bias=False)
-        if config.positions == "learned":
-            self.source_positions: nn.Module = LearnedPositions(d_model, config.max_positions)
-            self.target_positions: nn.Module = LearnedPositions(d_model, config.max_positions)
-        else:
-            self.source_positions = self.target_positions = SinusoidalPositions(d_model)
+        self.source_positions = make_positions(config)
+        is_learned = config.positions == "learned"
+        self.target_positions = make_positions(config) if is_learned else self.source_positions
         self.encoder = Stack(config, attends_to_memory=False)
         self.decoder = Stack(config, attends_to_memory=True)
         initialise(self)
@@ -74,7 +61,7 @@ class Transformer(nn.Module):
         allowed = Allowed(keys=real_keys(src, self.vocab.pad))
         memory = self.encode(src, allowed, trace)
         hidden: Tensor = self.decoder(
-            self._embed(tgt_in, self.target_embedding, self.target_positions(0, tgt_in.shape[1])),
+            self._embed_target(tgt_in),
             Allowed(causal=True),
             self.decoder.remember(memory, allowed),
             trace=None if trace is None else trace.decoder,
@@ -89,7 +76,7 @@ class Transformer(nn.Module):
         """
         allowed = Allowed(keys=real_keys(src, self.vocab.pad))
         memory = self.encode(src, allowed)
-        x = self._embed(tgt_in, self.target_embedding, self.target_positions(0, tgt_in.shape[1]))
+        x = self._embed_target(tgt_in)
         trace = StackTrace()
         for number, each in enumerate(self.decoder.layers[: layer + 1]):
             is_last = number == layer
@@ -100,8 +87,9 @@ class Transformer(nn.Module):
 
     def encode(self, src: Tensor, allowed: Allowed, trace: Trace | None = None) -> Tensor:
         """Return the encoder's output, the memory [B, S, D]."""
+        positions = self.source_positions(0, src.shape[1])
         memory: Tensor = self.encoder(
-            self._embed(src, self.source_embedding, self.source_positions(0, src.shape[1])),
+            embed(src, self.source_embedding, positions, self.config),
             allowed,
             trace=None if trace is None else trace.encoder,
         )
@@ -111,36 +99,26 @@ class Transformer(nn.Module):
     def start(self, src: Tensor) -> State:
         """Encode the source ids [B, S] and return the state from which decoding starts."""
         allowed = Allowed(keys=real_keys(src, self.vocab.pad))
-        return State.of(self.decoder.remember(self.encode(src, allowed), allowed))
+        return State.of_memories(self.decoder.remember(self.encode(src, allowed), allowed))
 
     @torch.no_grad()
     def step(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
         """Feed one target id for each row [R]; return the next token's logits [R, V].
 
-        The state passed in is spent: its caches go on in the one returned. To go two ways from
-        one state, `select` each of its rows twice.
+        The returned state takes over the caches: do not use the one passed in again. To continue
+        one state in two ways, `select` each of its rows twice.
         """
-        columns = state.length if state.visible is None else state.visible.shape[2]
-        assert state.caches[0].length == columns, "this State was stepped already"
         assert not self.training, "a step has no dropout: call eval() first"
-        state = state.with_room()
-        positions = state.next_of(self.target_positions)  # [B, 1, D], or [1, D] for all
-        x = self._embed(ids.view(-1, state.group), self.target_embedding, positions)  # [B, W, D]
-        visible = state.see_own()
-        own, group, x = Allowed(pairs=visible), state.group, x.flatten(0, 1)  # [R, D]
-        layers = state.layers or [LayerStep(layer) for layer in self.decoder.layers]  # type: ignore[arg-type]
-        for layer, memory, cache in zip(layers, state.memories, state.caches, strict=True):
-            x = layer(x, group, own, memory, cache)
+        positions = state.next_positions(self.target_positions)  # [B, 1, D], or [1, D] for all
+        ids = ids.view(-1, state.rows_per_source)
+        x = embed(ids, self.target_embedding, positions, self.config)  # [B, W, D]
+        layers = state.layers or layer_steps(self.decoder)
+        x, state = state.step(x.flatten(0, 1), layers)  # [R, D]
         if self.decoder.final_norm is not None:
             x = self.decoder.final_norm(x)
         logits: Tensor = self.output(x)  # [R, V]
-        return logits, replace(state, length=state.length + 1, visible=visible, layers=layers)
+        return logits, state
 
-    def _embed(self, ids: Tensor, embedding: nn.Embedding, positions: Tensor) -> Tensor:
-        """Embed, scale by sqrt(d_model), add positions, drop.
-
-        Paper: §3.4 and §3.5; dropout of the sum: §5.4.
-        """
-        scale = math.sqrt(self.config.d_model)
-        summed = torch.add(positions, embedding(ids), alpha=scale)  # [B, T, D]
-        return dropout(summed, self.config.dropout if self.training else 0.0)
+    def _embed_target(self, tgt_in: Tensor) -> Tensor:
+        positions = self.target_positions(0, tgt_in.shape[1])
+        return embed(tgt_in, self.target_embedding, positions, self.config)

@@ -13,28 +13,32 @@ from headwise.decoding import (
     BeamSearch,
     Found,
     Hypothesis,
+    SamplingSettings,
     SearchSettings,
     beam_search,
+    length_penalty,
     sample,
+    sample_steps,
     sampling,
 )
 from headwise.decoding.best import log_normalisers, top_sums
 from headwise.errors import CheckpointError
 
-EOS, A, B = Vocab.eos, 4, 5
+VOCAB = Vocab.shared(9)
+EOS, A, B = VOCAB.eos, 4, 5
 
 
 @dataclass
 class Prefixes:
-    """The state of a table: what each row has said so far."""
+    """The state of a table: the tokens of each row so far."""
 
     rows: list[tuple[int, ...]]
 
-    def select(self, rows: Tensor, group: int = 1) -> "Prefixes":
-        assert rows.shape[0] % group == 0
+    def select(self, rows: Tensor, rows_per_source: int = 1) -> "Prefixes":
+        assert rows.shape[0] % rows_per_source == 0
         return Prefixes([self.rows[row] for row in rows.tolist()])
 
-    def rest(self, sources: Tensor) -> "Prefixes":
+    def reset(self, sources: Tensor) -> "Prefixes":
         return self
 
     def replace(self, sources: Tensor, other: "Prefixes") -> "Prefixes":
@@ -46,7 +50,10 @@ class Prefixes:
 
 
 class Table:
-    """A model given by the probabilities of next tokens after a prefix; its start is its name."""
+    """A model given by the probabilities of next tokens after a prefix.
+
+    Rows start with the number of their table, as -1 - number.
+    """
 
     def __init__(self, size: int, tables: list[dict[tuple[int, ...], dict[int, float]]]) -> None:
         self.size, self.tables = size, tables
@@ -67,9 +74,20 @@ class Table:
         return logits, Prefixes(rows)
 
 
+def starts(limits: Tensor) -> Tensor:
+    return torch.full_like(limits, VOCAB.bos)
+
+
 def search(table: Table, limit: int = 10, **settings: object) -> list[list[Hypothesis]]:
     limits = torch.full((len(table.tables),), limit)
-    return beam_search(table.step, table.start(), limits, SearchSettings(**settings))  # type: ignore[arg-type]
+    return beam_search(
+        table.step,
+        table.start(),
+        starts(limits),
+        limits,
+        SearchSettings(**settings),  # type: ignore[arg-type]
+        VOCAB,
+    )
 
 
 GARDEN_PATH = {
@@ -163,14 +181,15 @@ def test_an_exhaustive_beam_is_brute_force(seed: int, penalty: str) -> None:
     table = random_table(limit, torch.Generator().manual_seed(seed))
     settings = SearchSettings(beam=40, alpha=0.8, penalty=penalty, nbest=10)  # type: ignore[arg-type]
     model = Table(7, [table])
-    found = beam_search(model.step, model.start(), torch.tensor([limit]), settings)[0]
+    limits = torch.tensor([limit])
+    found = beam_search(model.step, model.start(), starts(limits), limits, settings, VOCAB)[0]
     expected = brute_force(table, limit, settings)[:10]
     assert [hypothesis.ids for hypothesis in found] == [ids for _, ids in expected]
     for hypothesis, (score, _) in zip(found, expected, strict=True):
         assert hypothesis.score == pytest.approx(score, abs=1e-9)
 
 
-def test_sentences_of_a_batch_do_not_know_of_each_other() -> None:
+def test_sentences_of_a_batch_are_independent() -> None:
     tables = [
         GARDEN_PATH,
         {(): {B: 0.9, A: 0.1}, (B,): {B: 0.9, EOS: 0.1}, (B, B): {EOS: 0.8, A: 0.2}},
@@ -185,8 +204,8 @@ def test_sentences_of_a_batch_do_not_know_of_each_other() -> None:
 def test_an_output_ends_at_its_own_limit() -> None:
     endless = {(A,) * n: {A: 0.9, EOS: 0.1} for n in range(20)}
     table = Table(6, [endless, endless])
-    settings = SearchSettings(beam=1, stop="count")
-    found = beam_search(table.step, table.start(), torch.tensor([2, 5]), settings)
+    settings, limits = SearchSettings(beam=1, stop="count"), torch.tensor([2, 5])
+    found = beam_search(table.step, table.start(), starts(limits), limits, settings, VOCAB)
     assert [len(hypotheses[0].ids) for hypotheses in found] == [2, 5]
     # The end is paid for, as teacher forcing would count it.
     assert found[0][0].log_prob == pytest.approx(2 * math.log(0.9) + math.log(0.1))
@@ -200,17 +219,19 @@ def test_a_minimum_length_and_a_prefix_are_kept() -> None:
     found = beam_search(
         model.step,
         model.start(),
+        torch.tensor([VOCAB.bos] * 2),
         torch.tensor([5, 5]),
         SearchSettings(beam=2, alpha=0.0),
-        prefixes=torch.tensor([[A, B], [Vocab.pad, Vocab.pad]]),
+        VOCAB,
+        prefixes=[[A, B], []],
     )
     assert found[0][0].ids[:2] == (A, B)
     assert found[0][0].log_prob == pytest.approx(math.log(0.6 * 0.2))
     assert found[1][0].ids == (B,)
 
 
-def test_pad_and_bos_are_never_said_but_keep_their_probability() -> None:
-    table = {(): {Vocab.pad: 0.5, Vocab.bos: 0.3, EOS: 0.2}}
+def test_pad_and_bos_are_never_output_but_keep_their_probability() -> None:
+    table = {(): {VOCAB.pad: 0.5, VOCAB.bos: 0.3, EOS: 0.2}}
     (best,) = search(Table(6, [table]), beam=2, alpha=0.0)[0]
     assert best.ids == ()
     assert best.log_prob == pytest.approx(math.log(0.2))
@@ -223,26 +244,27 @@ def test_nan_logits_end_a_search(beam: int, stop: str) -> None:
         return torch.full((ids.shape[0], 9), math.nan), state
 
     settings = SearchSettings(beam=beam, stop=stop)  # type: ignore[arg-type]
+    state, limits, keys = Prefixes([(), ()]), torch.tensor([5, 7]), [(1,), (2,)]
     with pytest.raises(CheckpointError, match="logits are NaN: its weights are damaged"):
-        beam_search(step, Prefixes([(), ()]), torch.tensor([5, 7]), settings)
+        beam_search(step, state, starts(limits), limits, settings, VOCAB)
     with pytest.raises(CheckpointError, match="logits are NaN"):
-        sample(step, Prefixes([()]), torch.tensor([5]), [(1,)])
+        sample(step, state, starts(limits), limits, keys, SamplingSettings(), VOCAB)
 
 
-def test_what_may_not_be_drawn_never_is() -> None:
+def test_a_token_with_no_probability_is_never_drawn() -> None:
     logits = torch.tensor([[1.0, 3.0, 2.0, -math.inf]])
     almost_one = torch.tensor([1 - 2**-40], dtype=torch.float64)
     for top_k, top_p, last in ((0, 1.0, 0), (2, 1.0, 2), (0, 0.5, 1), (0, 1e-320, 1)):
         assert sampling._draw(logits, almost_one, top_k, top_p).tolist() == [last]
 
 
-def test_fewer_outputs_than_asked_for_are_all_there_are() -> None:
+def test_fewer_outputs_than_nbest_are_returned_if_there_are_no_more() -> None:
     assert len(search(Table(6, [{(): {EOS: 1.0}}]), beam=4, nbest=4)[0]) == 1
 
 
 @pytest.mark.parametrize("size", [7, 64, 1000, 8000, 8191])
 @pytest.mark.parametrize("count", [1, 2, 8])
-def test_the_largest_sums_are_torchs(size: int, count: int) -> None:
+def test_the_largest_sums_equal_torchs(size: int, count: int) -> None:
     logits = torch.randn(5, 3, size, generator=torch.Generator().manual_seed(size))
     logits[1] = 0.0
     logits[2] = -math.inf
@@ -252,55 +274,60 @@ def test_the_largest_sums_are_torchs(size: int, count: int) -> None:
     values, places = top_sums(logits, addends, count)
     torch.testing.assert_close(values, sums.topk(count).values, rtol=0, atol=0)
     torch.testing.assert_close(sums.gather(1, places), values, rtol=0, atol=0)
-    for group in places.tolist():
-        assert len(set(group)) == len(group)
+    for row in places.tolist():
+        assert len(set(row)) == len(row)
 
 
-def test_normalisers_are_torchs_for_any_number_of_rows() -> None:
+def test_normalisers_equal_torchs_for_any_number_of_rows() -> None:
     logits = torch.randn(45, 8191, generator=torch.Generator().manual_seed(1))
     logits[3, 5:] = -math.inf
     torch.testing.assert_close(log_normalisers(logits), logits.logsumexp(1))
 
 
 @pytest.mark.parametrize("stop", ["bound", "count"])
-def test_sentences_that_come_later_are_searched_as_if_alone(stop: str) -> None:
+def test_sentences_added_later_are_searched_as_if_alone(stop: str) -> None:
     generator = torch.Generator().manual_seed(7)
     tables = [random_table(6, generator) for _ in range(9)]
     settings = SearchSettings(beam=3, nbest=3, alpha=2.0, stop=stop, min_length=1)  # type: ignore[arg-type]
     limits = torch.tensor([6, 2, 6, 5, 6, 1, 6, 6, 4])
-    begun = torch.zeros(9, 2, dtype=torch.long)
-    begun[2], begun[6, 0] = torch.tensor([5, 6]), 4
+    prefixes: list[list[int]] = [[] for _ in range(9)]
+    prefixes[2], prefixes[6] = [5, 6], [4]
     alone = []
     for number in range(9):
         model, one = Table(7, tables), slice(number, number + 1)
-        start = model.start(number)
-        alone.append(beam_search(model.step, start, limits[one], settings, begun[one])[0])
+        start, first = model.start(number), starts(limits[one])
+        (found,) = beam_search(
+            model.step, start, first, limits[one], settings, VOCAB, prefixes[one]
+        )
+        alone.append(found)
     model = Table(7, tables)
-    search = BeamSearch(model.step, settings)
-    found: Found = []
-    comes = {0: [0, 1], 2: [2], 3: [3, 4, 5], 5: [6], 14: [7, 8]}
+    search = BeamSearch(model.step, settings, VOCAB)
+    done: Found = []
+    added = {0: [0, 1], 2: [2], 3: [3, 4, 5], 5: [6], 14: [7, 8]}
     for step in range(40):
-        if numbers := comes.get(step):
-            # Those who may begin as they like come without prefixes.
-            prefixes = begun[numbers] if begun[numbers].any() else None
-            start = model.start(*numbers)
-            search.add(start, torch.tensor(numbers), limits[numbers], prefixes)
-        found += search.advance()
+        if numbers := added.get(step):
+            begun = [prefixes[number] for number in numbers]
+            start, first = model.start(*numbers), starts(limits[numbers])
+            search.add(
+                start, torch.tensor(numbers), first, limits[numbers], begun if any(begun) else None
+            )
+        done += search.advance()
         if step == 13:
-            assert not search, "all have left, and still somebody may come"
+            assert not search, "all have left, and more may be added"
     assert not search
     assert search.advance() == []
-    assert sorted(number for number, _ in found) == list(range(9))
-    assert dict(found) == dict(enumerate(alone))
+    assert sorted(number for number, _ in done) == list(range(9))
+    assert dict(done) == dict(enumerate(alone))
     assert len(alone[2]) == 3
 
 
-def test_a_sentence_that_nobody_wants_any_more_is_given_up() -> None:
+def test_a_dropped_sentence_leaves_the_search() -> None:
     endless = {(A,) * n: {A: 0.9, EOS: 0.1} for n in range(100)}
     short = {(): {B: 1.0}, (B,): {B: 1.0}, (B, B): {EOS: 1.0}}
     table = Table(6, [endless, short, endless])
-    search = BeamSearch(table.step, SearchSettings(beam=1, stop="count"))
-    search.add(table.start(), torch.tensor([10, 11, 12]), torch.tensor([99, 99, 99]))
+    search = BeamSearch(table.step, SearchSettings(beam=1, stop="count"), VOCAB)
+    limits = torch.tensor([99, 99, 99])
+    search.add(table.start(), torch.tensor([10, 11, 12]), starts(limits), limits)
     search.drop([])
     search.drop([10, 7])
     assert len(search) == 2
@@ -310,3 +337,66 @@ def test_a_sentence_that_nobody_wants_any_more_is_given_up() -> None:
     assert len(search) == 0
     search.drop([12])
     assert search.advance() == []
+
+
+@pytest.mark.parametrize("penalty", ["gnmt", "power"])
+def test_the_length_penalty_is_the_same_for_numbers_and_tensors(penalty: str) -> None:
+    lengths = torch.tensor([1.0, 7.0, 30.0], dtype=torch.float64)
+    settings = SearchSettings(alpha=0.7, penalty=penalty)  # type: ignore[arg-type]
+    numbers = [length_penalty(length, 0.7, settings.penalty) for length in lengths.tolist()]
+    assert settings.length_penalty(lengths).tolist() == pytest.approx(numbers, rel=1e-15)
+
+
+def test_each_sentence_starts_with_an_id_of_its_own() -> None:
+    """As a language model's do: the last id of each prompt."""
+    fed: list[list[int]] = []
+
+    def step(ids: Tensor, state: Prefixes) -> tuple[Tensor, Prefixes]:
+        fed.append(ids.tolist())
+        return torch.zeros(ids.shape[0], 9), state
+
+    limits, first = torch.tensor([2, 2]), torch.tensor([7, 8])
+    beam_search(step, Prefixes([(), ()]), first, limits, SearchSettings(beam=2), VOCAB)
+    keys = [(1,), (2,)]
+    sample(step, Prefixes([(), ()]), first, limits, keys, SamplingSettings(), VOCAB)
+    assert fed.count([7, 8]) == 2
+    search = BeamSearch(step, SearchSettings(beam=2, min_length=2), VOCAB)
+    search.add(Prefixes([()]), torch.tensor([0]), torch.tensor([7]), torch.tensor([2]))
+    search.advance()
+    search.add(Prefixes([()]), torch.tensor([1]), torch.tensor([8]), torch.tensor([2]))
+    search.advance()
+    assert fed[-1][2:] == [8, 8]
+
+
+def test_special_ids_are_the_vocabularys() -> None:
+    """A vocabulary may have other ids: here one id is pad, bos and eos, as GPT-2's."""
+
+    @dataclass(frozen=True)
+    class OtherIds:
+        pad: int = 5
+        bos: int = 5
+        eos: int = 5
+
+    other: Vocab = OtherIds()  # type: ignore[assignment]
+    table = Table(6, [{(): {0: 0.6, 2: 0.4}, (0,): {5: 0.9, 2: 0.1}, (0, 2): {5: 1.0}}])
+    first, limits = torch.tensor([1]), torch.tensor([9])
+    settings = SearchSettings(beam=1, stop="count")
+    (found,) = beam_search(table.step, table.start(), first, limits, settings, other)
+    assert found[0].ids == (0,)
+    greedy = SamplingSettings(top_k=1)
+    (drawn,) = sample(table.step, table.start(), first, limits, [(1,)], greedy, other)
+    assert drawn.ids == (0,)
+
+
+def test_sampling_yields_tokens_as_they_are_drawn() -> None:
+    table = Table(6, [{(): {A: 1.0}, (A,): {B: 1.0}}, {(): {B: 1.0}}])
+    limits = torch.tensor([9, 9])
+    keys = [(1,), (2,)]
+    steps = sample_steps(
+        table.step, table.start(), starts(limits), limits, keys, SamplingSettings(), VOCAB
+    )
+    assert [(drawn.row, drawn.id) for drawn in next(steps)] == [(0, A), (1, B)]
+    assert table.steps == 1
+    assert [(drawn.row, drawn.id) for drawn in next(steps)] == [(0, B), (1, EOS)]
+    assert [(drawn.row, drawn.id) for drawn in next(steps)] == [(0, EOS)]
+    assert next(steps, None) is None

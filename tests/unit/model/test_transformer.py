@@ -196,12 +196,12 @@ def test_sources_come_and_leave_while_others_go_on(
                 places[n] = (place[0], [[*place[1][head], 4 + number(19)] for head in heads])
         if step in (3, 12):  # The second leaves; later the first, who is furthest.
             gone = 1 if step == 3 else 0
-            state, places[gone] = state.rest(torch.tensor([gone])), None
+            state, places[gone] = state.reset(torch.tensor([gone])), None
         if step == 5:  # Somebody with a longer source comes.
             state = state.replace(torch.tensor([1]), newcomers(19))
             places[1] = places.pop()
         if step == 9:  # Two more places, for two who come.
-            state = state.select(rows_of(0, 1, 0, 0), group).rest(torch.tensor([2, 3]))
+            state = state.select(rows_of(0, 1, 0, 0), group).reset(torch.tensor([2, 3]))
             state = state.replace(torch.tensor([3, 2]), newcomers(2, 9))
             places[2], places[3] = places[3], places[2]
         if step in (20, 30):  # Somebody takes the place of one who has not finished.

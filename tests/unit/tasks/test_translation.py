@@ -12,11 +12,10 @@ import torch
 from headwise import Translator
 from headwise.config import Vocab
 from headwise.data import Subwords
-from headwise.decoding import Hypothesis, SearchSettings
+from headwise.decoding import Hypothesis, SamplingSettings, SearchSettings
 from headwise.errors import CheckpointError, ConfigError, RequestError
 from headwise.model import Transformer
 from headwise.runs.directory import RunDirectory
-from headwise.tasks.translation.engine import SamplingSettings
 from headwise.tasks.translation.sentences import split_sentences, split_to_fit
 from headwise.tasks.translation.torch_engine import TorchEngine
 from headwise.tasks.translation.trained import load_model
@@ -455,8 +454,8 @@ def test_rows_that_nobody_takes_over_do_not_grow() -> None:
         while len(search) < 7:
             search.add({next(numbers): [5] * 10})
     assert len(found) > 40
-    assert search._beams._under_way is not None
-    beams, state = search._beams._under_way
+    assert search._beams._running is not None
+    beams, state = search._beams._running
     assert int(beams.idle.sum()) == 1
     assert max(beams.tokens.shape[2], state.length) <= 20
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from headwise.config import Vocab
-from headwise.decoding import Hypothesis
+from headwise.decoding import Hypothesis, length_penalty
 from headwise.errors import CheckpointError, RequestError
 from headwise.files import Folder
 from headwise.interop.ctranslate2.files import (
@@ -68,8 +68,7 @@ class _Search:
 
     def score(self, log_prob: float, length: int) -> float:
         """Return what a hypothesis is ranked by; its length counts the end of the sentence."""
-        base = (5 + length) / 6 if self.penalty == "gnmt" else length
-        return log_prob / float(base**self.alpha)
+        return log_prob / length_penalty(float(length), self.alpha, self.penalty)
 
 
 @dataclass

@@ -5,23 +5,10 @@ capabilities that some have as well.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
-from headwise.decoding import Found, Hypothesis, SearchSettings
+from headwise.decoding import Found, Hypothesis, SamplingSettings, SearchSettings
 from headwise.model import Trace
-
-
-@dataclass(frozen=True, kw_only=True)
-class SamplingSettings:
-    """How to draw translations at random instead of searching for the best."""
-
-    temperature: float = 1.0
-    top_k: int = 0
-    """Draw only from this many of the most probable tokens; 0: from all."""
-    top_p: float = 1.0
-    """Draw only from the most probable tokens that together have this much probability."""
-    seed: int = 1
 
 
 class LostError(Exception):

@@ -11,12 +11,12 @@ from headwise.decoding import (
     BeamSearch,
     Found,
     Hypothesis,
+    SamplingSettings,
     SearchSettings,
     beam_search,
     sample,
 )
 from headwise.model import Trace, Transformer
-from headwise.tasks.translation.engine import SamplingSettings
 
 R = TypeVar("R")
 
@@ -60,8 +60,16 @@ class TorchEngine:
 
         def search(numbers: list[int], src: Tensor) -> list[list[Hypothesis]]:
             limits = self.limits([sources[number] for number in numbers], max_extra_tokens)
-            begun = None if prefixes is None else _rows([prefixes[n] for n in numbers], src.device)
-            return beam_search(self.model.step, self.model.start(src), limits, settings, begun)
+            begun = None if prefixes is None else [prefixes[number] for number in numbers]
+            return beam_search(
+                self.model.step,
+                self.model.start(src),
+                self.first_ids(limits),
+                limits,
+                settings,
+                self.model.vocab,
+                begun,
+            )
 
         return self._in_batches(sources, settings.beam, search)
 
@@ -95,11 +103,11 @@ class TorchEngine:
             found = sample(
                 self.model.step,
                 self.model.start(src).select(rows),
+                self.first_ids(limits[rows]),
                 limits[rows],
                 [(settings.seed, *keys[n], draw) for n in numbers for draw in range(count)],
-                temperature=settings.temperature,
-                top_k=settings.top_k,
-                top_p=settings.top_p,
+                settings,
+                self.model.vocab,
                 min_length=min_length,
             )
             return [found[start : start + count] for start in range(0, len(found), count)]
@@ -195,6 +203,10 @@ class TorchEngine:
         lengths = [self.longest_output(source, max_extra_tokens) for source in sources]
         return torch.tensor(lengths, device=self._device())
 
+    def first_ids(self, limits: Tensor) -> Tensor:
+        """Return the id that each decoder starts with, for as many sources as there are limits."""
+        return torch.full_like(limits, self.model.vocab.bos)
+
     def padded(self, sources: list[list[int]]) -> Tensor:
         """Return sources with their ends as rows of equal length."""
         return _padded(sources, self._device())
@@ -211,7 +223,7 @@ class TorchSearch:
     ) -> None:
         self._engine, self._beam = engine, settings.beam
         self._max_extra_tokens = max_extra_tokens
-        self._beams = BeamSearch(engine.model.step, settings)
+        self._beams = BeamSearch(engine.model.step, settings, engine.model.vocab)
         self._steps = 0  # Since somebody joined.
 
     def __len__(self) -> int:
@@ -240,7 +252,7 @@ class TorchSearch:
                 src = engine.padded([texts[place] for place in places])
                 limits = engine.limits([texts[place] for place in places], self._max_extra_tokens)
                 rows = torch.tensor([numbers[place] for place in places], device=src.device)
-                self._beams.add(engine.model.start(src), rows, limits)
+                self._beams.add(engine.model.start(src), rows, engine.first_ids(limits), limits)
 
     def advance(self) -> Found:
         """Take one step; return the sentences that are done by it."""

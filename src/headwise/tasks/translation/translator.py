@@ -8,7 +8,7 @@ from pathlib import Path
 
 from headwise.config import STRONGEST_PENALTY, WIDEST_BEAM, Config
 from headwise.data import Subwords
-from headwise.decoding import Hypothesis, SearchSettings
+from headwise.decoding import Hypothesis, SamplingSettings, SearchSettings
 from headwise.errors import RequestError
 from headwise.model import Transformer
 from headwise.recipes import search_as
@@ -19,7 +19,6 @@ from headwise.tasks.translation.engine import (
     Engine,
     OngoingSearch,
     Samples,
-    SamplingSettings,
     Scores,
 )
 from headwise.tasks.translation.prepared import Job, Part, Prepared, prepare

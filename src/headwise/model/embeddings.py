@@ -1,0 +1,34 @@
+"""From token ids to the input of a stack.
+
+Paper: §3.4, §3.5.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from headwise.config import ModelConfig
+from headwise.model.dropout import dropout
+from headwise.model.positions import LearnedPositions, SinusoidalPositions
+
+
+def make_positions(config: ModelConfig) -> nn.Module:
+    """Make the positional encodings that the config asks for.
+
+    Paper: §3.5 and Table 3 (E).
+    """
+    if config.positions == "learned":
+        return LearnedPositions(config.d_model, config.max_positions)
+    return SinusoidalPositions(config.d_model)
+
+
+def embed(ids: Tensor, embedding: nn.Embedding, positions: Tensor, config: ModelConfig) -> Tensor:
+    """Embed ids, scale by sqrt(d_model), add positions and, in training, drop.
+
+    Paper: §3.4 and §3.5; dropout of the sum: §5.4.
+    Departs from the paper with `scale_embeddings = false`: GPT-2 adds embeddings unscaled.
+    """
+    scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
+    summed = torch.add(positions, embedding(ids), alpha=scale)  # [B, T, D]
+    return dropout(summed, config.dropout if embedding.training else 0.0)
