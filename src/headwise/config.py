@@ -62,6 +62,10 @@ class Vocab:
         check_types(self)
         require_at_least(self, SMALLEST_VOCABULARY, "source_size", "target_size")
 
+    def size(self, side: Literal["source", "target"]) -> int:
+        """Return how many entries one of the vocabularies has."""
+        return self.source_size if side == "source" else self.target_size
+
     @classmethod
     def shared(cls, size: int) -> Self:
         """Make the vocabulary that source and target have in common."""

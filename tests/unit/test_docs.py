@@ -179,8 +179,17 @@ def test_the_python_of_the_readme_runs() -> None:
 
 
 def test_the_map_of_the_readme_names_what_is_there() -> None:
-    for path in re.findall(r"^\| `([^`]+)` \|", README, re.MULTILINE):
-        assert (ROOT / path).exists(), path
+    tree = README.partition("## Map")[2].partition("```text\n")[2].partition("```")[0]
+    assert tree.startswith("src/headwise/")
+    parents: list[str] = []
+    named = set()
+    for line in tree.splitlines():
+        depth = (len(line) - len(line.lstrip())) // 2
+        parents = [*parents[:depth], line.split()[0]]
+        assert ROOT.joinpath(*parents).exists(), line
+        named.add(ROOT.joinpath(*parents))
+    parts = {path for path in (ROOT / "src/headwise").iterdir() if not path.name.startswith("__")}
+    assert parts - {ROOT / "src/headwise/py.typed"} <= named
 
 
 def test_documents_link_only_to_files_that_exist() -> None:

@@ -6,6 +6,7 @@ that there is no state to save and any epoch can be entered anywhere.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 import torch
@@ -31,6 +32,8 @@ class Field:
     name: str
     extra: int = 0
     """Positions that a row of a batch has beyond what is stored: 1 where collating adds an id."""
+    vocab: Literal["source", "target", ""] = ""
+    """Whose ids it has; empty for floats."""
     in_budget: bool = True
     """Whether its positions count towards `train.batch_tokens`."""
 

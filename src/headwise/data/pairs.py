@@ -7,7 +7,10 @@ from torch import Tensor
 from headwise.config import Vocab
 from headwise.data.batches import Field, Rows, padded
 
-PAIR_FIELDS: tuple[Field, ...] = (Field("source", extra=1), Field("target", extra=1))
+PAIR_FIELDS: tuple[Field, ...] = (
+    Field("source", extra=1, vocab="source"),
+    Field("target", extra=1, vocab="target"),
+)
 """Each side has one more position than tokens: its eos, or bos before and eos after."""
 
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from torch import Tensor, nn
 
-from headwise.config import AnyConfig, Vocab
+from headwise.config import AnyConfig, Assembly, Vocab
 from headwise.data import TokenShards
 from headwise.data.batches import Batches, Field, Rows
 from headwise.files import Folder
@@ -67,6 +67,8 @@ class Task(Protocol):
     """The streams of an example. The last is what the model predicts."""
     unit: str
     """What an example is called, in the plural: "pairs", "blocks", ..."""
+    assembly: Assembly
+    """What model/build.py makes of the config."""
 
     def prepare(
         self,
@@ -96,36 +98,11 @@ class Task(Protocol):
         """Return what origin.json is to say about the training data."""
         ...
 
-    def vocab(self, folder: Folder) -> Vocab:
-        """Read the vocabulary from the tokenizer of prepared data or of a run."""
-        ...
+    def vocab(self, config: AnyConfig, folder: Folder | None) -> Vocab:
+        """Read the vocabulary from the tokenizer of prepared data or of a run.
 
-    def expected_vocab(self, config: AnyConfig) -> Vocab:
-        """Return the vocabulary that a config asks for, where there is no data yet."""
-        ...
-
-    def sizes(self, vocab: Vocab) -> dict[str, int]:
-        """Return the size of the vocabulary of each stream of ids."""
-        ...
-
-    def same_tokenizer(self, one: Folder, other: Folder) -> bool:
-        """Return whether two directories hold the same tokenizer."""
-        ...
-
-    def copy_tokenizer(self, source: Folder, directory: Path) -> None:
-        """Write the tokenizer of prepared data into a run directory that is being made."""
-        ...
-
-    def longest(self, config: AnyConfig) -> int | None:
-        """Return how many positions the model can take, if there is a limit."""
-        ...
-
-    def model(self, config: AnyConfig, vocab: Vocab) -> nn.Module:
-        """Build the model, with random weights."""
-        ...
-
-    def count_parameters(self, config: AnyConfig, vocab: Vocab) -> int:
-        """Count the model's parameters without building it."""
+        Without a folder, return the one that the config asks for.
+        """
         ...
 
     def objective(self, model: nn.Module, config: AnyConfig) -> nn.Module:

@@ -13,6 +13,7 @@ import torch
 from headwise.config import AnyConfig
 from headwise.data import TokenShards
 from headwise.files import Folder
+from headwise.model.build import build_model
 from headwise.runs.device import choose_device
 from headwise.runs.environment import describe
 from headwise.tasks.table import load_task
@@ -68,7 +69,7 @@ def diagnose(
     """
     place, task = choose_device(device), load_task(config.task)
     report, too_long, padding, epoch_tokens = None, 0, 0.0, None
-    vocab = task.expected_vocab(config)
+    vocab = task.vocab(config, None)
     batch = None
     if source is not None:
         with tempfile.TemporaryDirectory(prefix="headwise-doctor-") as name:
@@ -83,14 +84,14 @@ def diagnose(
                 tokenizer_from=None,
                 on_progress=on_progress,
             )
-            vocab = task.vocab(Folder.of(directory))
+            vocab = task.vocab(config, Folder.of(directory))
             batches = training_batches(TokenShards(directory / "train"), config, task)
             too_long = len(batches.too_long)
             if len(batches):
                 rows = batches.read(small_batch(batches))
                 batch = task.collate(rows, vocab, (config.train.seed, 0))
                 padding, epoch_tokens = batches.padding(), batches.target_tokens
-    model = task.model(config, vocab).to(place)
+    model = build_model(config.model, vocab, task.assembly).to(place)
     return Diagnosis(
         environment=describe(place, 1),
         available_mib=available_mib(place),
@@ -99,7 +100,7 @@ def diagnose(
         extras={
             extra: importlib.util.find_spec(module) is not None for extra, module in _EXTRAS.items()
         },
-        parameters=task.count_parameters(config, vocab),
+        parameters=config.model.count_parameters(vocab, task.assembly),
         estimate=estimate(
             task.objective(model, config),
             config,

@@ -13,8 +13,10 @@ from headwise.config import AnyConfig, Vocab
 from headwise.data import TokenShards
 from headwise.data.batches import Batches
 from headwise.data.shards import MANIFEST, MOST_MANIFEST_BYTES
+from headwise.data.tokenizer import copy_tokenizer, same_tokenizer
 from headwise.errors import ConfigError, DataError
 from headwise.files import Folder, new_directory, sync_directory, write_file
+from headwise.model.build import build_model
 from headwise.runs.checkpoint import describe_weights
 from headwise.runs.checkpoints import choose
 from headwise.runs.directory import RunDirectory, differences
@@ -81,7 +83,7 @@ def open_or_create(
         directory=directory,
         config=config,
         task=task,
-        vocab=task.vocab(directory.folder),
+        vocab=task.vocab(config, directory.folder),
         data=_data_folder(directory, inputs.data),
     )
 
@@ -114,12 +116,12 @@ def create(
                 on_progress=on_progress,
             )
         prepared = Folder.of(inputs.data or temporary / "data")
-        if first is not None and not task.same_tokenizer(prepared, first.folder):
+        if first is not None and not same_tokenizer(prepared, first.folder):
             raise ConfigError(
                 f"{prepared.path} was made with another tokenizer than {first.path}: "
                 "give its files instead of --data, and they are encoded as that run's were"
             )
-        task.copy_tokenizer(prepared, temporary)
+        copy_tokenizer(prepared, temporary)
         _check_trainable(prepared, config, task, first)
         if inputs.data is not None:
             # For `report` and `export`, which do not look for data outside the run.
@@ -166,13 +168,14 @@ def check_same(run: RunDirectory, config: AnyConfig, task: Task, inputs: Inputs)
 
 def training_batches(shards: TokenShards, config: AnyConfig, task: Task) -> Batches:
     """Cut examples into batches, without those that the model cannot take."""
-    train = config.train
+    train, model = config.train, config.model
+    longest = model.max_positions if model.positions == "learned" else None
     return Batches(
         shards,
         task.fields,
         batch_tokens=train.batch_tokens,
         seed=train.seed,
-        longest=task.longest(config),
+        longest=longest,
     )
 
 
@@ -202,7 +205,7 @@ def _check_trainable(
             "model.max_positions where positions are learned"
         )
     with torch.device("meta"):
-        model = task.model(config, task.vocab(prepared))
+        model = build_model(config.model, task.vocab(config, prepared), task.assembly)
     if init_from is not None:
         chosen = choose(init_from)
         found = describe_weights(init_from.inside(chosen))

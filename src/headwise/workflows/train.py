@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from headwise.config import AnyConfig
 from headwise.data.batches import Batches, Indices
 from headwise.errors import CheckpointError
+from headwise.model.build import build_model
 from headwise.runs.checkpoint import read_manifest, read_weights
 from headwise.runs.checkpoints import average, choose, due_steps, last_good
 from headwise.runs.directory import RunDirectory
@@ -131,7 +132,7 @@ def _loop(run: Run, world: World, tell: Callable[[Event], None]) -> TrainingLoop
         tell(Note(text=f"the run's data is in {run.data.path}"))
     train, valid = run.shards("train"), run.shards("valid")
     if world.is_first:
-        sizes = task.sizes(run.vocab)
+        sizes = {f.name: run.vocab.size(f.vocab) for f in task.fields if f.vocab}
         for part in (train, valid):
             part.verify(sizes)
     batches, valid_batches = (training_batches(part, config, task) for part in (train, valid))
@@ -154,7 +155,7 @@ def _loop(run: Run, world: World, tell: Callable[[Event], None]) -> TrainingLoop
         validation = Validation(valid_batches, collate(valid_batches), evaluator)
     else:
         tell(Note(text=f"there are no {task.unit} to validate on", is_warning=True))
-    check_last_checkpoint(directory, task.count_parameters(config, run.vocab))
+    check_last_checkpoint(directory, config.model.count_parameters(run.vocab, task.assembly))
     model = _new_model(run)
     objective = task.objective(model, config)
     training_set = TrainingSet(batches=batches, collate=collate(batches), unit=task.unit)
@@ -193,7 +194,7 @@ def _new_model(run: Run) -> nn.Module:
     """Draw the first weights, by the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(keyed_seed("weights", run.config.train.seed))
-        return run.task.model(run.config, run.vocab)
+        return build_model(run.config.model, run.vocab, run.task.assembly)
 
 
 def _average(

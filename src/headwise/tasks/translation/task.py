@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.config import Config, Vocab
-from headwise.data import ParallelFiles, Text, TokenShards, load_subwords, prepare, save_subwords
+from headwise.config import Assembly, Config, Vocab
+from headwise.data import ParallelFiles, Text, TokenShards, load_subwords, prepare
 from headwise.data.batches import Rows
 from headwise.data.pairs import PAIR_FIELDS, PairBatch, collate_pairs
 from headwise.data.prepare import PreparedReport
 from headwise.files import Folder
 from headwise.languages import is_known
-from headwise.model import Transformer, check_batch
+from headwise.model import check_batch
 from headwise.tasks.translation.bleu import TranslationEvaluator
 from headwise.training.step import TrainingStep
 from headwise.training.task import Progress, Task, ValidationData
@@ -30,6 +30,7 @@ class TranslationTask:
     name = "translation"
     fields = PAIR_FIELDS
     unit = "pairs"
+    assembly: Assembly = "seq2seq"
 
     def prepare(
         self,
@@ -72,39 +73,12 @@ class TranslationTask:
             "train_pairs": len(train),
         }
 
-    def vocab(self, folder: Folder) -> Vocab:
+    def vocab(self, config: Config, folder: Folder | None) -> Vocab:
         """Read the sizes of both vocabularies."""
+        if folder is None:
+            return Vocab.shared(config.data.vocab_size)
         source, target = load_subwords(folder)
         return Vocab(source_size=len(source), target_size=len(target))
-
-    def expected_vocab(self, config: Config) -> Vocab:
-        """Return vocabularies as large as the config says."""
-        return Vocab.shared(config.data.vocab_size)
-
-    def sizes(self, vocab: Vocab) -> dict[str, int]:
-        """Return the sizes of both vocabularies."""
-        return {"source": vocab.source_size, "target": vocab.target_size}
-
-    def same_tokenizer(self, one: Folder, other: Folder) -> bool:
-        """Compare the subwords of two directories."""
-        return load_subwords(one) == load_subwords(other)
-
-    def copy_tokenizer(self, source: Folder, directory: Path) -> None:
-        """Write the subwords into a run directory."""
-        save_subwords(directory, *load_subwords(source))
-
-    def longest(self, config: Config) -> int | None:
-        """Return how many positions are learned, if they are."""
-        model = config.model
-        return model.max_positions if model.positions == "learned" else None
-
-    def model(self, config: Config, vocab: Vocab) -> Transformer:
-        """Build the paper's encoder and decoder."""
-        return Transformer(config.model, vocab)
-
-    def count_parameters(self, config: Config, vocab: Vocab) -> int:
-        """Count the model's parameters without building it."""
-        return config.model.count_parameters(vocab)
 
     def objective(self, model: nn.Module, config: Config) -> TrainingStep:
         """Predict each target token, with label smoothing."""

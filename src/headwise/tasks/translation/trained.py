@@ -7,6 +7,7 @@ from headwise.config import Config, Vocab
 from headwise.data import Subwords
 from headwise.errors import CheckpointError, HeadwiseError
 from headwise.model import Transformer
+from headwise.model.build import build_model
 from headwise.runs.directory import RunDirectory
 from headwise.runs.model import load_trained
 
@@ -34,7 +35,7 @@ def load_model(run: RunDirectory, which: str | None = None) -> TrainedModel:
     model, weights = load_trained(
         run,
         which,
-        parameters=config.model.count_parameters(vocab),
-        build=lambda: Transformer(config.model, vocab),
+        parameters=config.model.count_parameters(vocab, "seq2seq"),
+        build=lambda: build_model(config.model, vocab, "seq2seq"),
     )
     return TrainedModel(model=model, config=config, source=source, target=target, weights=weights)
