@@ -59,13 +59,14 @@ class Batches:
     ) -> None:
         self._shards, self.fields = shards, tuple(fields)
         self._budget, self._seed = batch_tokens, seed
-        self._all_lengths = {f.name: shards.lengths(f.name) + f.extra for f in fields}
-        self._lengths = [self._all_lengths[f.name] for f in fields if f.in_budget]
+        lengths = {f.name: shards.lengths(f.name) + f.extra for f in fields}
+        self._lengths = [lengths[f.name] for f in fields if f.in_budget]
         longer = np.maximum.reduce(self._lengths)
         fits = longer <= min(batch_tokens, longest or batch_tokens)
         self.too_long: Indices = np.flatnonzero(~fits)
         self._usable: Indices = np.flatnonzero(fits)
-        self._targets = self._all_lengths[fields[-1].name]
+        self._targets = lengths.pop(fields[-1].name)
+        self._all_lengths = {**lengths, "target": self._targets}
         self.target_tokens = int(self._targets[self._usable].sum())
         """Tokens to predict in an epoch."""
 
@@ -85,7 +86,7 @@ class Batches:
         return {f.name: self._shards.sequences(f.name, examples) for f in self.fields}
 
     def tokens(self, examples: Indices) -> dict[str, int]:
-        """Count the tokens of a batch by field, without padding."""
+        """Count the tokens of a batch by field, without padding; the last is called "target"."""
         return {name: int(lengths[examples].sum()) for name, lengths in self._all_lengths.items()}
 
     def targets(self, examples: Indices) -> int:

@@ -153,6 +153,7 @@ def test_a_single_field_is_batched_within_the_budget(tmp_path: Path) -> None:
     assert sorted(np.concatenate(epoch).tolist()) == list(range(300))
     assert all(batches.positions(examples) <= 120 for examples in epoch)
     assert batches.target_tokens == lengths.sum()
+    assert batches.tokens(epoch[0]) == {"target": lengths[epoch[0]].sum()}
 
 
 def test_a_field_outside_the_budget_may_be_longer_than_it(tmp_path: Path) -> None:
