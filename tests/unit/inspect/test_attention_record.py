@@ -148,7 +148,8 @@ def test_learned_positions_bound_the_target(translator: Translator, trained_run:
     trained = load_model(RunDirectory(trained_run))
     config = replace(trained.config.model, positions="learned", max_positions=9)
     model = type(trained.model)(config, trained.model.vocab)
-    small = Translator.of_model(replace(trained, model=model), longest_source=8)
+    changed = replace(trained, model=model, config=replace(trained.config, model=config))
+    small = Translator.of_model(changed, longest_source=8)
     assert len(attention_record(small, "ban", "ban " * 8).cross[0][0]) == 9
     with pytest.raises(RequestError, match="a target of 9 tokens is too long: give at most 8"):
         attention_record(small, "ban", "ban " * 9)

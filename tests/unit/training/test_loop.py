@@ -1,5 +1,6 @@
 from collections.abc import Callable
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
@@ -8,11 +9,14 @@ from headwise.model import Transformer
 from headwise.runs.weights import model_weights
 from headwise.training.distributed import World
 from headwise.training.loop import TrainingLoop
+from headwise.training.step import TrainingStep
 from tests.small_runs import small_config
 
 
 class Validation:
     """Remembers the weights that it was asked to measure."""
+
+    score = ""
 
     def __init__(self, error: Exception | None = None) -> None:
         self.measured: list[torch.Tensor] = []
@@ -33,7 +37,10 @@ def test_measuring_other_weights_restores_the_model_s_own(
     valid: Any = Validation(error)
     unused: Any = None
     world = World(rank=0, size=1, device=torch.device("cpu"))
-    loop = TrainingLoop(model, small_config(), unused, valid, None, unused, world, lambda _: None)
+    objective, data = TrainingStep(model, label_smoothing=0.1), SimpleNamespace(batches=None)
+    loop = TrainingLoop(
+        model, objective, small_config(), cast("Any", data), valid, unused, world, lambda _: None
+    )
     own = [parameter.detach().clone() for parameter in model.parameters()]
     if error is None:
         result: object = loop.measure(model_weights(other))
