@@ -75,7 +75,7 @@ class Table:
 
 
 def starts(limits: Tensor) -> Tensor:
-    return torch.full_like(limits, VOCAB.bos)
+    return torch.full_like(limits, VOCAB.start)
 
 
 def search(table: Table, limit: int = 10, **settings: object) -> list[list[Hypothesis]]:
@@ -219,7 +219,7 @@ def test_a_minimum_length_and_a_prefix_are_kept() -> None:
     found = beam_search(
         model.step,
         model.start(),
-        torch.tensor([VOCAB.bos] * 2),
+        torch.tensor([VOCAB.start] * 2),
         torch.tensor([5, 5]),
         SearchSettings(beam=2, alpha=0.0),
         VOCAB,
@@ -370,14 +370,7 @@ def test_each_sentence_starts_with_an_id_of_its_own() -> None:
 
 def test_special_ids_are_the_vocabularys() -> None:
     """A vocabulary may have other ids: here one id is pad, bos and eos, as GPT-2's."""
-
-    @dataclass(frozen=True)
-    class OtherIds:
-        pad: int = 5
-        bos: int = 5
-        eos: int = 5
-
-    other: Vocab = OtherIds()  # type: ignore[assignment]
+    other = Vocab(source_size=6, target_size=6, pad=5, bos=5, eos=5)
     table = Table(6, [{(): {0: 0.6, 2: 0.4}, (0,): {5: 0.9, 2: 0.1}, (0, 2): {5: 1.0}}])
     first, limits = torch.tensor([1]), torch.tensor([9])
     settings = SearchSettings(beam=1, stop="count")

@@ -116,10 +116,21 @@ def log_probs(model: Transformer, source: Sequence[int], target: Sequence[int]) 
         ("model.norm_order=pre",),
         ("model.positions=learned", "model.max_positions=80"),
         ("model.attention_bias=false", "model.num_heads=3", "model.d_k=7", "model.d_v=7"),
+        ("model.activation=gelu", "model.norm_epsilon=1e-2"),
+        ("model.activation=gelu_tanh", "model.scale_embeddings=false"),
         (*SEPARATE, "model.tying=two-way"),
         (*SEPARATE, "model.tying=untied", "model.norm_order=pre"),
     ],
-    ids=["paper", "pre-norm", "learned", "narrow heads, no biases", "two-way", "untied pre-norm"],
+    ids=[
+        "paper",
+        "pre-norm",
+        "learned",
+        "narrow heads, no biases",
+        "GELU, epsilon",
+        "tanh GELU, unscaled",
+        "two-way",
+        "untied pre-norm",
+    ],
 )
 def test_a_float32_export_computes_what_the_model_computes(
     make: MakeRun, changes: tuple[str, ...]

@@ -17,6 +17,9 @@ from headwise.model.positions import LearnedPositions, sinusoids
 SINUSOIDS = 8192
 """Sinusoidal positions to store. CTranslate2's own formula is another one, so it needs a table."""
 
+_ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh"}
+"""CTranslate2's names of the values of `model.activation`."""
+
 _NAMES_BYTES = 1 << 16
 """More than the names, shapes and scales of a layer of each stack take."""
 
@@ -47,17 +50,20 @@ def largest_file(config: ModelConfig, vocab: Vocab) -> int:
 
 def make_spec(model: Transformer, source: list[str], target: list[str]) -> Any:
     """Make the specification of a model with the tokens of its two vocabularies."""
-    transformer_spec = library().specs.transformer_spec
+    specs = library().specs
     check_expressible(model)
     config = model.config
     sizes = (config.num_layers, config.num_heads, config.norm_order == "pre")
-    spec = transformer_spec.TransformerSpec(
-        transformer_spec.TransformerEncoderSpec(*sizes),
-        transformer_spec.TransformerDecoderSpec(*sizes),
+    activation = getattr(specs.common_spec.Activation, _ACTIVATIONS[config.activation])
+    spec = specs.transformer_spec.TransformerSpec(
+        specs.transformer_spec.TransformerEncoderSpec(*sizes, activation=activation),
+        specs.transformer_spec.TransformerDecoderSpec(*sizes, activation=activation),
     )
     _set_stack(spec.encoder, model.encoder)
     _set_stack(spec.decoder, model.decoder)
-    # Both are scaled by sqrt(d_model) before positions are added: the specification's default.
+    # Whether both are scaled by sqrt(d_model) before positions are added.
+    spec.encoder.scale_embeddings = config.scale_embeddings
+    spec.decoder.scale_embeddings = config.scale_embeddings
     spec.encoder.embeddings[0].weight = _array(model.source_embedding.weight)
     spec.decoder.embeddings.weight = _array(model.target_embedding.weight)
     spec.decoder.projection.weight = _array(model.output.weight)

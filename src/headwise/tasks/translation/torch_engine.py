@@ -205,7 +205,7 @@ class TorchEngine:
 
     def first_ids(self, limits: Tensor) -> Tensor:
         """Return the id that each decoder starts with, for as many sources as there are limits."""
-        return torch.full_like(limits, self.model.vocab.bos)
+        return torch.full_like(limits, self.model.vocab.start)
 
     def padded(self, sources: list[list[int]]) -> Tensor:
         """Return sources with their ends as rows of equal length."""
