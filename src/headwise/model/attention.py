@@ -26,10 +26,10 @@ def attention(
     dropout_rate: float = 0.0,
     trace: list[Tensor] | None = None,
 ) -> Tensor:  # [B, H, T, Kv]
-    """Compute softmax(Q K^T / sqrt(d_k)) V by the fastest path that can do what is asked.
+    """Compute softmax(Q K^T / sqrt(d_k)) V by the fastest path for the arguments.
 
-    With a trace the weights are computed explicitly and appended to it; without, they need
-    not exist at all. The paths agree (tests/unit/model/test_attention.py).
+    With a trace the weights are computed explicitly and appended to it; the other paths may never
+    store them. All paths agree (tests/unit/model/test_attention.py).
 
     Paper: §3.2.1, eq. 1.
     """
@@ -42,8 +42,8 @@ def attention(
         # Adding minus infinity is vectorised; masked_fill is not.
         return short_attention(q, k, v, allowed.bias(num_queries, num_keys, q))
     if allowed.causal and allowed.keys is None:
-        # Without a mask tensor torch may pick its flash kernel. Its causality is aligned to the
-        # top left, which is right here: a causal call always has as many queries as keys.
+        # Without a mask tensor torch may pick its flash kernel. Its causal mask is aligned to the
+        # top left, which is correct here: a causal call always has as many queries as keys.
         return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout_rate, is_causal=True)
     mask = allowed.mask(num_queries, num_keys, q.device)
     return F.scaled_dot_product_attention(q, k, v, mask, dropout_p=dropout_rate)
@@ -57,7 +57,7 @@ def explicit_attention(
     dropout_rate: float = 0.0,
     trace: list[Tensor] | None = None,
 ) -> Tensor:
-    """Compute attention as the formula is printed, one operation after the other."""
+    """Compute attention operation by operation, as in the formula."""
     scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # [B, H, T, S]
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf)
@@ -68,9 +68,9 @@ def explicit_attention(
 
 
 class MultiHeadAttention(nn.Module):
-    """Attend h times in parallel, each head through projections of its own.
+    """Attend with h heads in parallel, each with its own projections.
 
-    One matrix holds all queries', keys' and values' projections, in that order and head by head,
+    One matrix holds the projections of queries, keys and values, in that order and head by head,
     so that self-attention projects with a single multiplication.
 
     Paper: §3.2.2. The printed formula has no biases, but Table 3's parameter counts need them;

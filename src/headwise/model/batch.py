@@ -1,4 +1,4 @@
-"""The one place where a batch of ids is checked before it reaches the model."""
+"""Check a batch of ids before it reaches the model."""
 
 from torch import Tensor
 
@@ -9,8 +9,8 @@ from headwise.errors import DataError
 def check_batch(src: Tensor, tgt_in: Tensor, tgt_out: Tensor, vocab: Vocab) -> None:
     """Raise DataError unless the ids are what `Transformer` and `TrainingStep` rely on.
 
-    Each is an integer tensor [rows, length] with as many rows as the others, ids inside the
-    vocabulary, at least one real token in each row and padding only at the end of a row. The
+    Each argument is an integer tensor [rows, length] with as many rows as the others, ids inside
+    the vocabulary, at least one real token in each row and padding only at the end of a row. The
     two targets pad the same positions. Nothing is checked again inside the model.
     """
     sides = (

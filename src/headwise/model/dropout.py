@@ -1,13 +1,13 @@
-"""Dropout whose random numbers do not dominate a training step on CPU.
+"""Dropout with random numbers that are cheap on CPU.
 
 `F.dropout` on CPU draws one double per element from a serial generator: in a small model that
 is a third of the whole step. Here one 64-bit word serves four elements: it is cut into 16-bit
 lanes, and a lane below the threshold drops its element. Sixteen bits keep the rate within
-2^-17 of the one asked for, and the kept elements are scaled by the rate really applied, so the
+2^-17 of the requested one, and the kept elements are scaled by the actual rate, so the
 expectation is exact.
 
-The words come from torch's default generator, so whoever seeds that (see
-`training.step.keyed_dropout`) decides every mask.
+The words come from torch's default generator, so seeding that (see `training.step.keyed_dropout`)
+determines every mask.
 """
 
 import torch

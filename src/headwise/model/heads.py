@@ -1,4 +1,4 @@
-"""From one projection's output to the heads of several operands, and back in the gradient."""
+"""Split the output of one projection into the heads of queries, keys and values."""
 
 from itertools import accumulate
 from typing import Any
@@ -21,7 +21,7 @@ def split_heads(projected: Tensor, num_heads: int, widths: tuple[int, ...]) -> t
 def _views(projected: Tensor, num_heads: int, widths: tuple[int, ...]) -> tuple[Tensor, ...]:
     batch, length, size = projected.shape
     if len(set(widths)) == 1 and size == len(widths) * num_heads * widths[0]:
-        # As in the paper, and in three calls instead of nine: a step of decoding notices.
+        # The paper's case, in three calls instead of nine, which shows in a step of decoding.
         parts = projected.view(batch, length, len(widths), num_heads, widths[0])
         return parts.permute(2, 0, 3, 1, 4).unbind(0)  # each [B, H, T, K]
     starts = accumulate((num_heads * width for width in widths), initial=0)
@@ -34,9 +34,9 @@ def _views(projected: Tensor, num_heads: int, widths: tuple[int, ...]) -> tuple[
 
 
 class _SplitHeads(torch.autograd.Function):
-    """Split with a gradient that writes each operand's part straight into its place.
+    """Split, with a gradient that writes each operand's part directly to its place.
 
-    Autograd's own way back through transpose, view and slice copies every part three times.
+    Autograd's own gradient of transpose, view and slice copies every part three times.
     """
 
     @staticmethod

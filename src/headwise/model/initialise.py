@@ -1,4 +1,4 @@
-"""The weights before training."""
+"""First weights."""
 
 import torch
 from torch import Tensor, nn
@@ -20,7 +20,7 @@ def initialise(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, MultiHeadAttention):
             h, k = module.num_heads, module.d_k
-            # Each of W^Q, W^K, W^V by its own fan-out, although one matrix holds the three.
+            # One matrix holds W^Q, W^K and W^V, but each has its own fan-out.
             for part in module.in_projection.weight.split((h * k, h * k, h * module.d_v)):
                 nn.init.xavier_uniform_(part)
             nn.init.xavier_uniform_(module.out_projection.weight)

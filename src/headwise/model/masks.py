@@ -1,4 +1,4 @@
-"""Who may attend to whom: derived once from padding and causality, then handed to every layer."""
+"""Attention masks: derived once from padding and causality, then passed to every layer."""
 
 import math
 from dataclasses import dataclass, field
@@ -15,11 +15,11 @@ class Allowed:
     """
 
     keys: Tensor | None = None  # [B, S]
-    """True where a key is a real token; None when every key is, so that nothing is paid for it."""
+    """True where a key is a real token; None when every key is, which needs no mask."""
     causal: bool = False
-    """Whether query t may see only the keys 0..t."""
+    """Whether query t may attend to the keys 0..t only."""
     pairs: Tensor | None = None  # [B, T, S]
-    """True where a query may see a key, where that is told for each; then nothing else is."""
+    """True where a query may attend to a key; if given, nothing else is."""
     _biases: dict[tuple[int, int, torch.dtype], Tensor] = field(
         default_factory=dict, repr=False, compare=False
     )
@@ -34,9 +34,9 @@ class Allowed:
         return past if self.keys is None else past & self.keys[:, None, None, :]  # [B, 1, T, S]
 
     def bias(self, num_queries: int, num_keys: int, like: Tensor) -> Tensor | None:
-        """Return what is added to scores to the same end: 0 or minus infinity.
+        """Return the same as a term to add to scores: 0 or minus infinity.
 
-        It is made once, however many layers and steps ask for it.
+        It is computed once for all layers.
         """
         kind = (num_queries, num_keys, like.dtype)
         if kind not in self._biases:
@@ -51,8 +51,8 @@ class Allowed:
 def real_keys(ids: Tensor, pad: int) -> Tensor | None:
     """Return where ids are real tokens, or None when there is no padding at all.
 
-    Looking costs a synchronisation on an accelerator and a graph break under torch.compile;
-    there the mask is always returned.
+    The test for padding would cost a synchronisation on an accelerator and a graph break under
+    torch.compile; there the mask is always returned.
     """
     real = ids != pad
     if ids.device.type == "cpu" and not torch.compiler.is_compiling() and bool(real.all()):

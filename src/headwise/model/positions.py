@@ -1,4 +1,4 @@
-"""Positional encodings: the only thing that tells the model in which order tokens stand.
+"""Positional encodings, the model's only information about the order of tokens.
 
 Paper: §3.5.
 """
@@ -26,7 +26,7 @@ def sinusoids(length: int, d_model: int) -> Tensor:
 
 
 class SinusoidalPositions(nn.Module):
-    """Look up the fixed encoding of any position; the table grows with what is asked for.
+    """Look up the fixed encoding of any position; the table grows as needed.
 
     Paper: §3.5.
     """
@@ -40,7 +40,7 @@ class SinusoidalPositions(nn.Module):
 
     def forward(self, start: int, length: int) -> Tensor:
         """Return the encodings of the positions start .. start+length-1."""
-        table = self.table  # Another thread may put one of another length in its place.
+        table = self.table  # Read once: another thread may replace it with one of another length.
         if start + length > table.shape[0]:
             table = sinusoids(2 * (start + length), table.shape[1]).to(table)
             self.table = table

@@ -1,10 +1,10 @@
-"""Exact attention for sentences, on CPU, where torch's fused kernel is at its worst.
+"""Exact attention for short sequences on CPU, for which torch's fused kernel is slow.
 
-A sentence has tens of tokens, not thousands. At that size torch's fused CPU kernel spends its
-time on calls for tiny matrices, and torch's `softmax` on rows that do not fill a vector register
-(over rows of 15 it takes ten times what it takes over rows of 16). Batched matrix products, with
-the softmax of short rows written out over whole tensors, do the same work faster, forward and
-backward, up to about 128 keys; `make bench` measures it.
+A sentence has tens of tokens. At that size torch's fused CPU kernel spends its time on calls for
+tiny matrices, and torch's `softmax` on rows that do not fill a vector register (rows of 15 take ten
+times as long as rows of 16). Batched matrix products, with the softmax of short rows written as
+operations on whole tensors, are faster, forward and backward, up to about 128 keys; `make bench`
+measures it.
 """
 
 import math
@@ -14,13 +14,13 @@ from torch import Tensor
 from torch.autograd.function import FunctionCtx, once_differentiable
 
 LONGEST = 128
-"""The most keys for which this beat torch's fused kernel when measured."""
+"""The most keys for which this was faster than torch's fused kernel."""
 
 _VECTOR = 16
-"""Rows shorter than a vector register leave torch's softmax to its scalar code."""
+"""For rows shorter than a vector register, torch's softmax uses scalar code."""
 
 _FEW_ROWS = 32
-"""For so few of them, that code takes less time than the calls that would replace it."""
+"""For this few rows, that code takes less time than the calls that would replace it."""
 
 
 def suits_short_attention(q: Tensor, k: Tensor, v: Tensor) -> bool:
@@ -41,7 +41,7 @@ def short_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Ten
     Paper: §3.2.1, eq. 1.
     """
     if not torch.is_grad_enabled():
-        # A step of decoding is so small that the way through autograd shows: 2 to 8 % of it.
+        # Calling autograd would take 2 to 8 % of a step of decoding.
         return _attend(q, k, v, bias)[0]
     return _ShortAttention.apply(q, k, v, bias)  # type: ignore[no-any-return, no-untyped-call]
 
@@ -49,7 +49,7 @@ def short_attention(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Ten
 def _attend(
     q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """Return what is attended to, and what its gradient needs."""
+    """Return the attended values, and what their gradient needs."""
     batch, num_heads, num_queries, d_k = q.shape
     num_keys, d_v = v.shape[2:]
     size = batch * num_heads
@@ -65,9 +65,12 @@ def _attend(
 
 
 def _softmax(scores: Tensor) -> Tensor:
-    """Turn scores, which are spent, into weights, the fastest way for the length of their rows."""
+    """Turn scores into weights, the fastest way for the length of their rows.
+
+    The scores may be overwritten.
+    """
     if scores.shape[-1] >= _VECTOR or scores.shape[0] * scores.shape[1] <= _FEW_ROWS:
-        # Into memory of its own: in place, torch takes up to 1.8 times as long.
+        # Not in place, which takes torch up to 1.8 times as long.
         return torch.softmax(scores, dim=-1)
     scores.sub_(scores.amax(-1, keepdim=True)).exp_()
     return scores.div_(scores.sum(-1, keepdim=True))

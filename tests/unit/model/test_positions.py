@@ -30,7 +30,7 @@ def test_another_thread_may_ask_for_less_at_the_same_time() -> None:
     class Overtaken(SinusoidalPositions):
         def __setattr__(self, name: str, value: object) -> None:
             if name == "table":
-                value = self.table  # Somebody else's.
+                value = self.table  # Another thread's.
             super().__setattr__(name, value)
 
     torch.testing.assert_close(Overtaken(14)(0, 700), sinusoids(700, 14).float())

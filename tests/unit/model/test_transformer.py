@@ -22,6 +22,8 @@ VARIANTS: list[dict[str, object]] = [
     {},
     {"norm_order": "pre"},
     {"positions": "learned"},
+    {"activation": "gelu", "norm_epsilon": 1e-2},
+    {"activation": "gelu_tanh", "scale_embeddings": False},
     {"attention_bias": False},
     {"d_k": 4, "d_v": 6},
 ]
@@ -115,7 +117,7 @@ def test_a_selected_state_goes_on_as_its_rows(build: Build, padded: bool) -> Non
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("padded", [False, True])
 def test_rows_that_share_a_source_see_their_own_past_alone(build: Build, padded: bool) -> None:
-    """Walk as a beam does: every row follows some other of its group, and sources leave."""
+    """As in a beam, every row continues some row of its source, and sources leave."""
     model = build().eval()
     src = make_batch()[0]
     if padded:
@@ -125,99 +127,100 @@ def test_rows_that_share_a_source_see_their_own_past_alone(build: Build, padded:
     def numbers(high: int, count: int) -> torch.Tensor:
         return torch.randint(high, (count,), generator=generator)
 
-    sources, group = torch.arange(src.shape[0]), 3
-    said = torch.full((src.shape[0], 1), VOCAB.bos)
+    sources, width = torch.arange(src.shape[0]), 3
+    tokens = torch.full((src.shape[0], 1), VOCAB.bos)
     state = model.start(src)
     for position in range(20):  # beyond the cache's first room
-        logits, state = model.step(said[:, -1], state)
-        full = model(src[sources], said)[:, -1]
+        logits, state = model.step(tokens[:, -1], state)
+        full = model(src[sources], tokens)[:, -1]
         torch.testing.assert_close(logits, full, rtol=0, atol=1e-12)
-        before = 1 if position == 0 else group
-        staying = torch.arange(said.shape[0] // before)
+        before = 1 if position == 0 else width
+        staying = torch.arange(tokens.shape[0] // before)
         if position in (4, 9, 10):
             staying = staying[1:]
-        followed = numbers(before, staying.shape[0] * group)
-        rows = staying.repeat_interleave(group) * before + followed
+        followed = numbers(before, staying.shape[0] * width)
+        rows = staying.repeat_interleave(width) * before + followed
         new = 4 + numbers(src.max().item() - 4, rows.shape[0])
-        said, sources = torch.cat((said[rows], new[:, None]), 1), sources[rows]
-        state = state.select(rows, group)
-    # Out of their groups again, each row with a past of its own.
+        tokens, sources = torch.cat((tokens[rows], new[:, None]), 1), sources[rows]
+        state = state.select(rows, width)
+    # Each row with a cache of its own again.
     rows = torch.tensor([4, 0, 0])
-    said, sources, state = said[rows], sources[rows], state.select(rows)
+    tokens, sources, state = tokens[rows], sources[rows], state.select(rows)
     for _ in range(2):
-        logits, state = model.step(said[:, -1], state)
-        full = model(src[sources], said)[:, -1]
+        logits, state = model.step(tokens[:, -1], state)
+        full = model(src[sources], tokens)[:, -1]
         torch.testing.assert_close(logits, full, rtol=0, atol=1e-12)
-        said = torch.cat((said, 4 + numbers(9, 3)[:, None]), 1)
+        tokens = torch.cat((tokens, 4 + numbers(9, 3)[:, None]), 1)
 
 
 @pytest.mark.usefixtures("double")
-@pytest.mark.parametrize("group", [1, 3])
+@pytest.mark.parametrize("width", [1, 3])
 @pytest.mark.parametrize("variant", [{}, {"positions": "learned", "max_positions": 46}])
 def test_sources_come_and_leave_while_others_go_on(
-    build: Build, group: int, variant: dict[str, object]
+    build: Build, width: int, variant: dict[str, object]
 ) -> None:
-    """Every row goes on as if it were alone, whoever came after it and whoever has left."""
+    """Every row is continued as if it were alone, whatever came after it or has left."""
     model = build(**variant).eval()
     generator = torch.Generator().manual_seed(3)
 
     def number(high: int) -> int:
         return int(torch.randint(high, (1,), generator=generator))
 
-    # Of each place, the source and what its rows have said; None where nobody is.
+    # The source of each place and the tokens of its rows; None if the place is not in use.
     places: list[tuple[torch.Tensor, list[list[int]]] | None] = []
 
-    def newcomers(*lengths: int) -> State:
+    def new_sources(*lengths: int) -> State:
         src = torch.full((len(lengths), max(lengths)), VOCAB.pad)
         for row, length in enumerate(lengths):
             src[row, :length] = torch.tensor([4 + number(19) for _ in range(length)])
-            places.append((src[row, :length], [[VOCAB.bos]] * group))
-        return model.start(src).select(rows_of(*range(len(lengths))) // group, group)
+            places.append((src[row, :length], [[VOCAB.bos]] * width))
+        return model.start(src).select(rows_of(*range(len(lengths))) // width, width)
 
     def rows_of(*sources: int) -> torch.Tensor:
-        return torch.tensor([n * group + row for n in sources for row in range(group)])
+        return torch.tensor([n * width + row for n in sources for row in range(width)])
 
-    state = newcomers(5, 5)
+    state = new_sources(5, 5)
     columns, widths = [], []
     for step in range(50):
-        ids = [said[-1] for place in places for said in (place[1] if place else [[7]] * group)]
+        ids = [tokens[-1] for place in places for tokens in (place[1] if place else [[7]] * width)]
         logits, state = model.step(torch.tensor(ids), state)
         for n, place in enumerate(places):
-            for row, said in enumerate(place[1] if place else []):
+            for row, tokens in enumerate(place[1] if place else []):
                 assert place is not None
-                alone = model(place[0][None], torch.tensor([said]))[0, -1]
-                torch.testing.assert_close(logits[n * group + row], alone, rtol=0, atol=1e-12)
-        follows = [number(group) for _ in range(len(places) * group)]
-        rows = rows_of(*range(len(places))) // group * group + torch.tensor(follows)
-        state = state.select(rows, group)
+                alone = model(place[0][None], torch.tensor([tokens]))[0, -1]
+                torch.testing.assert_close(logits[n * width + row], alone, rtol=0, atol=1e-12)
+        follows = [number(width) for _ in range(len(places) * width)]
+        rows = rows_of(*range(len(places))) // width * width + torch.tensor(follows)
+        state = state.select(rows, width)
         for n, place in enumerate(places):
             if place is not None:
-                heads = follows[n * group : (n + 1) * group]
+                heads = follows[n * width : (n + 1) * width]
                 places[n] = (place[0], [[*place[1][head], 4 + number(19)] for head in heads])
-        if step in (3, 12):  # The second leaves; later the first, who is furthest.
+        if step in (3, 12):  # The second leaves; later the first, which is the longest.
             gone = 1 if step == 3 else 0
             state, places[gone] = state.reset(torch.tensor([gone])), None
-        if step == 5:  # Somebody with a longer source comes.
-            state = state.replace(torch.tensor([1]), newcomers(19))
+        if step == 5:  # A longer source arrives.
+            state = state.replace(torch.tensor([1]), new_sources(19))
             places[1] = places.pop()
-        if step == 9:  # Two more places, for two who come.
-            state = state.select(rows_of(0, 1, 0, 0), group).reset(torch.tensor([2, 3]))
-            state = state.replace(torch.tensor([3, 2]), newcomers(2, 9))
+        if step == 9:  # Two more places, for two new sources.
+            state = state.select(rows_of(0, 1, 0, 0), width).reset(torch.tensor([2, 3]))
+            state = state.replace(torch.tensor([3, 2]), new_sources(2, 9))
             places[2], places[3] = places[3], places[2]
-        if step in (20, 30):  # Somebody takes the place of one who has not finished.
-            state = state.replace(torch.tensor([0]), newcomers(40 if step == 20 else 4))
+        if step in (20, 30):  # A new source replaces an unfinished one.
+            state = state.replace(torch.tensor([0]), new_sources(40 if step == 20 else 4))
             places[0] = places.pop()
+        assert state.memories is not None
         widths.append(state.memories[0].keys.shape[2])
         if step == 40:  # Only the second and the last stay.
-            state, places = state.select(rows_of(1, 3), group), [places[1], places[3]]
+            state, places = state.select(rows_of(1, 3), width), [places[1], places[3]]
         columns.append(state.caches[0].length)
     assert [len(place[1][0]) for place in places if place] == [45, 41]
     assert state.length == 44
     # The longest past, and a tree of branches that have not met yet.
-    assert min(columns[30:]) <= (50 if group == 1 else 70)
+    assert min(columns[30:]) <= (50 if width == 1 else 70)
     widths = [width for width, _ in itertools.groupby(widths)]
-    assert widths == [5, 19, 40, 19], "padding goes with whoever needed it"
-    assert max(columns) <= 128, "branches that nobody follows are left out"
+    assert widths == [5, 19, 40, 19], "padding leaves with the source that needed it"
+    assert max(columns) <= 128, "dead branches are removed"
 
 
 def test_a_state_is_selected_before_its_first_step(build: Build) -> None:
@@ -228,7 +231,7 @@ def test_a_state_is_selected_before_its_first_step(build: Build) -> None:
     torch.testing.assert_close(logits, model(src, tgt_in)[rows, 0], rtol=0, atol=1e-5)
 
 
-def test_stepping_a_spent_state_is_caught(build: Build) -> None:
+def test_stepping_a_state_twice_is_caught(build: Build) -> None:
     model = build().eval()
     src, tgt_in, _ = make_batch()
     state = model.start(src)
@@ -342,7 +345,7 @@ def test_a_trace_records_every_layer_and_changes_nothing(build: Build) -> None:
     assert (trace.decoder.self_attention[0].triu(1) == 0).all()
 
 
-def test_nothing_is_paid_for_padding_that_is_not_there(
+def test_a_batch_without_padding_makes_no_masks_for_it(
     build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     masks: list[object] = []
