@@ -102,10 +102,11 @@ def _draw(logits: Tensor, uniforms: Tensor, top_k: int, top_p: float) -> Tensor:
 
     Tokens are sorted by their probability, the most probable first.
     """
-    values, ids = logits.sort(dim=1, descending=True, stable=True)
+    if 0 < top_k < logits.shape[1]:
+        values, ids = logits.topk(top_k, dim=1)
+    else:
+        values, ids = logits.sort(dim=1, descending=True, stable=True)
     probs = values.softmax(1)
-    if 0 < top_k < probs.shape[1]:
-        probs[:, top_k:] = 0.0
     # A token is kept if those before it have less than top_p together; the first is always kept.
     before = probs.cumsum(1) - probs
     is_enough = (before >= top_p * probs.sum(1, keepdim=True)) & (before > 0)

@@ -258,6 +258,20 @@ def test_a_token_with_no_probability_is_never_drawn() -> None:
         assert sampling._draw(logits, almost_one, top_k, top_p).tolist() == [last]
 
 
+@pytest.mark.parametrize("top_k", [1, 2, 7, 30])
+@pytest.mark.parametrize("top_p", [0.3, 1.0])
+def test_draws_follow_the_truncated_distribution(top_k: int, top_p: float) -> None:
+    """Each draw is the first token, by probability, at which the cumulative sum passes u."""
+    generator = torch.Generator().manual_seed(1)
+    logits = 2 * torch.randn(1, 30, generator=generator, dtype=torch.float64)
+    probs, ids = logits[0].softmax(0).sort(descending=True)
+    probs = probs[:top_k] / probs[:top_k].sum()
+    kept = [p for n, p in enumerate(probs.tolist()) if n == 0 or float(probs[:n].sum()) < top_p]
+    for u in torch.linspace(0.001, 0.999, 50, dtype=torch.float64):
+        passed = [n for n in range(len(kept)) if sum(kept[: n + 1]) > float(u) * sum(kept)]
+        assert sampling._draw(logits, u[None], top_k, top_p).tolist() == [int(ids[passed[0]])]
+
+
 def test_fewer_outputs_than_nbest_are_returned_if_there_are_no_more() -> None:
     assert len(search(Table(6, [{(): {EOS: 1.0}}]), beam=4, nbest=4)[0]) == 1
 

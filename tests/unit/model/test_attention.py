@@ -78,6 +78,19 @@ def test_the_lengths_above_cover_both_paths() -> None:
     assert suited == [True] * 6 + [False]
 
 
+@pytest.mark.parametrize("allowed", [NOTHING_HIDDEN, padded(3 * LONGEST)])
+def test_few_queries_take_the_short_path_with_any_number_of_keys(allowed: Allowed) -> None:
+    """As in a step of decoding; with gradients they would keep all weights in memory."""
+    inputs = operands(4, 3 * LONGEST)
+    assert not suits_short_attention(*inputs)
+    with torch.no_grad():
+        assert suits_short_attention(*inputs)
+        assert not suits_short_attention(*operands(17, 3 * LONGEST))
+        mask = allowed.mask(4, 3 * LONGEST, torch.device("cpu"))
+        short, explicit = attention(*inputs, allowed), explicit_attention(*inputs, mask)
+    torch.testing.assert_close(short, explicit, rtol=0, atol=1e-12)
+
+
 def test_the_gradient_of_short_attention_is_the_functions_slope() -> None:
     for keys in (3, 17):
         inputs = operands(3, keys)
