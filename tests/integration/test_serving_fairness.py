@@ -1,4 +1,4 @@
-"""Limits that count cost, fair shares of the server, and health."""
+"""Limits on cost and rate, fair shares of the server, and health."""
 
 import http.client
 import json
@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 
 from headwise.errors import ConfigError
-from headwise.serving.compute import Computer, computer
+from headwise.serving.compute import ComputeThread
 from headwise.serving.limits import Limits
+from headwise.serving.models import ServedModel
 from headwise.serving.server import make_server
 from headwise.tasks.translation.translator import Translation, Translator
-from tests.servers import Running, SlowSteps, running, served, wait_for
+from tests.servers import COMPUTE, Running, SlowSteps, running, served, wait_for
 
 Answer = tuple[int, Any, http.client.HTTPMessage]
 
@@ -84,7 +85,7 @@ def test_a_client_may_have_so_many_requests_at_once(trained_run: Path) -> None:
     ):
         body = {"q": "kan dun kan", "min_length": 40}
         busy = [Asking("127.0.0.2", server, body) for _ in range(2)]
-        wait_for(lambda: len(server.uvicorn._service._waiting) == 2)
+        wait_for(lambda: server.uvicorn.service.num_pending == 2)
         status, answer, headers = ask_from("127.0.0.2", server, body)
         assert (status, headers["Retry-After"]) == (429, "1")
         assert answer["error"].startswith("more than 2 requests at once")
@@ -156,15 +157,42 @@ def test_a_run_whose_recipe_is_beyond_the_limits_is_refused_at_the_start(
     decode = replace(model.translator.config.decode, beam=17)
     model.translator.config = replace(model.translator.config, decode=decode)
     with pytest.raises(ConfigError, match="run: its decode.beam is 17, and at most 16"):
-        make_server([model])
+        make_server([model], COMPUTE)
     with pytest.raises(ConfigError, match="its longest sentence may take .* --max-cost"):
-        make_server([served(trained_run)], limits=Limits(cost=10))
+        make_server([served(trained_run)], COMPUTE, limits=Limits(cost=10))
 
 
-def test_a_broken_model_does_not_take_down_another(trained_run: Path) -> None:
+class CrashingSearch:
+    """A search with a bug that crashes the model's batcher."""
+
+    def __init__(self, *_: object) -> None:
+        self._looks = 0
+
+    def __len__(self) -> int:
+        return 1
+
+    @property
+    def is_ready(self) -> bool:
+        self._looks += 1
+        if self._looks > 1:
+            raise ValueError("a bug")
+        return False
+
+    def add(self, sources: object) -> None:
+        pass
+
+
+def test_a_crashed_model_does_not_take_down_another(
+    trained_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     models = [served(trained_run, name=name) for name in ("broken", "good")]
-    with running(models) as server:
-        server.uvicorn._service._batchers["broken"].close(5)
+    with running(models, limits=Limits(deadline=1.0)) as server:
+
+        def crash(model: ServedModel) -> None:
+            monkeypatch.setattr(model.translator, "search", CrashingSearch)
+            server.ask("POST", "/v1/translate", {"q": "kan", "model": model.name})
+
+        crash(models[0])
         status, answer, _ = server.ask("GET", "/readyz")
         assert (status, answer) == (200, {"status": "ready", "broken": {"broken": "has crashed"}})
         assert server.ask("GET", "/healthz")[0] == 200
@@ -174,7 +202,7 @@ def test_a_broken_model_does_not_take_down_another(trained_run: Path) -> None:
         assert (status, headers["Retry-After"]) == (503, "5")
         assert answer["error"] == "the model broken has crashed: try again in a moment"
         assert server.translate("kan", model="good")
-        server.uvicorn._service._batchers["good"].close(5)
+        crash(models[1])
         assert [server.ask("GET", path)[0] for path in ("/readyz", "/healthz")] == [503, 503]
 
 
@@ -205,13 +233,13 @@ def test_a_step_that_hangs_fails_the_health_checks_until_it_ends(
 
 def test_a_compute_thread_that_crashed_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    own = Computer()
+    own = ComputeThread()
 
     class Crash:
         def due(self) -> float | None:
             return 0
 
-        def place(self) -> tuple[float, float]:
+        def priority(self) -> tuple[float, float]:
             return 0.0, 0.0
 
         def turn(self) -> None:
@@ -220,4 +248,4 @@ def test_a_compute_thread_that_crashed_is_not_healthy(monkeypatch: pytest.Monkey
     assert own.stalled_seconds == 0
     own.add(Crash())
     wait_for(lambda: own.stalled_seconds == float("inf"))
-    assert computer.stalled_seconds < 60
+    assert COMPUTE.stalled_seconds < 60

@@ -11,14 +11,13 @@ import pytest
 from fastapi.routing import APIRoute
 
 from headwise.errors import ConfigError
-from headwise.serving.app import make_routes
 from headwise.serving.clients import TrustedProxies
-from headwise.serving.keys import Keys, add_key
+from headwise.serving.keys import Keys, Sessions, add_key
 from headwise.serving.limits import Limits
-from headwise.serving.metrics import Metrics
 from headwise.serving.models import Models
+from headwise.serving.observation import Metrics
+from headwise.serving.server import make_routes
 from headwise.serving.service import Service
-from headwise.serving.sessions import Sessions
 from tests.conftest import Headwise
 from tests.servers import Running, running, served
 
@@ -170,7 +169,7 @@ def test_keys_are_kept_as_hashes(headwise: Headwise, tmp_path: Path) -> None:
     code, _, errors = headwise("serve", "--new-key", "bob")
     assert (code, "--keys FILE" in errors) == (2, True)
     code, _, errors = headwise("serve", "--keys", str(file), "--new-key", "no\nname")
-    assert (code, "is no name for a key" in errors) == (2, True)
+    assert (code, "is not a valid name for a key" in errors) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +187,7 @@ def test_a_file_that_holds_no_keys_is_refused(tmp_path: Path, content: str, comp
 def test_a_file_that_changes_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events = []
     monkeypatch.setattr("headwise.serving.keys.log", lambda event, **_: events.append(event))
-    monkeypatch.setattr("headwise.serving.keys._LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("headwise.serving.keys._CHECK_SECONDS", 0.0)
     file = tmp_path / "keys"
     alice = add_key(file, "alice")
     keys = Keys(file)

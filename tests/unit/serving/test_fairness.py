@@ -1,4 +1,4 @@
-"""Whose turn it is."""
+"""The fair queue, compute time per client, and the order of turns."""
 
 import itertools
 
@@ -164,7 +164,7 @@ def test_compute_times_that_no_longer_matter_are_removed(monkeypatch: pytest.Mon
         shares.wake(str(number))
         shares.charge({str(number): 1}, 1.0)
         shares.charge({"hog": 1}, 3.0)
-    assert len(shares._used) <= 21
+    assert shares.num_clients <= 21
 
 
 def test_short_requests_come_first_but_do_not_stop_long_ones() -> None:
@@ -173,7 +173,7 @@ def test_short_requests_come_first_but_do_not_stop_long_ones() -> None:
         turns.wake(client)
     seconds = {False: 0.0, True: 0.0}
     for _ in range(10_000):
-        is_bulk = turns.place(["bulk"], is_bulk=True) < turns.place(["light"], is_bulk=False)
+        is_bulk = turns.priority(["bulk"], is_bulk=True) < turns.priority(["light"], is_bulk=False)
         step = 0.05 if is_bulk else 0.002
         turns.charge({"bulk" if is_bulk else "light": 1}, step, is_bulk=is_bulk)
         seconds[is_bulk] += step
@@ -188,7 +188,7 @@ def test_a_short_request_comes_before_long_ones_whatever_its_client_has_used() -
     for _ in range(100):
         turns.charge({"hog": 1}, 0.05, is_bulk=True)
     turns.wake("busy")
-    assert turns.place(["busy"], is_bulk=False) < turns.place(["hog"], is_bulk=True)
+    assert turns.priority(["busy"], is_bulk=False) < turns.priority(["hog"], is_bulk=True)
 
 
 def test_long_requests_do_not_wait_for_what_short_ones_had_while_they_were_alone() -> None:
@@ -197,6 +197,6 @@ def test_long_requests_do_not_wait_for_what_short_ones_had_while_they_were_alone
     turns.charge({"light": 1}, 1000.0, is_bulk=False)
     turns.wake("bulk")
     turns.charge({"bulk": 1}, 0.1, is_bulk=True)
-    assert turns.place(["light"], is_bulk=False) < turns.place(["bulk"], is_bulk=True)
+    assert turns.priority(["light"], is_bulk=False) < turns.priority(["bulk"], is_bulk=True)
     turns.charge({"light": 1}, 0.5, is_bulk=False)
-    assert turns.place(["bulk"], is_bulk=True) < turns.place(["light"], is_bulk=False)
+    assert turns.priority(["bulk"], is_bulk=True) < turns.priority(["light"], is_bulk=False)

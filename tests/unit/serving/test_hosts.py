@@ -3,8 +3,7 @@
 import pytest
 
 from headwise.errors import ConfigError
-from headwise.serving.clients import TrustedProxies
-from headwise.serving.hosts import AllowedHosts, Host, parse_host, scheme_of
+from headwise.serving.clients import AllowedHosts, Host, TrustedProxies, parse_host, scheme_of
 
 
 @pytest.mark.parametrize(

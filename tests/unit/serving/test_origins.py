@@ -7,9 +7,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Scope
 
-from headwise.serving.clients import TrustedProxies
-from headwise.serving.hosts import AllowedHosts
-from headwise.serving.origins import OriginGuard
+from headwise.serving.clients import AllowedHosts, OriginGuard, TrustedProxies
 
 OURS = "http://127.0.0.1:8000"
 

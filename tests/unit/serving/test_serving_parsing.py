@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from headwise.serving.forms import form_fields, urlencoded_fields
-from headwise.serving.libretranslate import fields_of
+from headwise.serving.bodies import checked, form_fields, is_json, read_json, urlencoded_fields
+from headwise.serving.libretranslate import LibreRequest, fields_of
 from headwise.serving.limits import Limits, RefusedError
-from headwise.serving.messages import AttentionRequest, LibreRequest, TranslateRequest
-from headwise.serving.parsing import checked, is_json, read_json
+from headwise.serving.translation_api import AttentionRequest, TranslateRequest
 
 LIMITS = Limits(body_bytes=1_000_000)
 JSON = "application/json"
@@ -153,7 +152,7 @@ def test_json_that_cannot_be_a_request_is_refused(body: bytes, status: int, word
 
 
 def test_nesting_has_an_end_even_where_many_texts_are_allowed() -> None:
-    with pytest.raises(RefusedError, match="too many lists or objects within others"):
+    with pytest.raises(RefusedError, match="too many nested lists or objects"):
         read_json(b"[" * 200_000, Limits(texts=1_000_000))
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headwise.errors import ConfigError
-from headwise.serving.tls import tls_context
+from headwise.serving.protocol import tls_context
 from tests.conftest import Headwise
 from tests.servers import CERTIFICATE, PRIVATE_KEY, TLS
 
