@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from headwise.serving.clients import AllowedHosts, TrustedProxies
 from headwise.serving.compute import ComputeThread
@@ -189,7 +189,7 @@ class SlowSteps:
     def wait(self) -> None:
         time.sleep(self._seconds)
 
-    def __enter__(self) -> "SlowSteps":
+    def __enter__(self) -> Self:
         step = self._model.step
 
         def slow(*arguments: Any) -> Any:

@@ -22,7 +22,7 @@ Answer = tuple[int, Any, http.client.HTTPMessage]
 
 
 def ask_from(address: str, server: Running, body: object, path: str = "/v1/translate") -> Answer:
-    """Ask as a client of another address."""
+    """Send a request from another address."""
     connection = http.client.HTTPConnection(
         "127.0.0.1", server.port, timeout=60, source_address=(address, 0)
     )
@@ -36,7 +36,7 @@ def ask_from(address: str, server: Running, body: object, path: str = "/v1/trans
 
 
 class Asking:
-    """A request that is answered in the background."""
+    """A request in a background thread."""
 
     def __init__(self, address: str, server: Running, body: object) -> None:
         self.answer: list[Answer] = []
@@ -56,7 +56,7 @@ def server(trained_run: Path) -> Iterator[Running]:
         yield server
 
 
-def test_what_costs_too_much_is_refused_before_it_is_queued(server: Running) -> None:
+def test_requests_that_cost_too_much_are_refused(server: Running) -> None:
     many = "kan\n" * 2400
     status, answer, _ = server.ask("POST", "/v1/translate", {"q": many})
     assert status == 400
@@ -67,7 +67,7 @@ def test_what_costs_too_much_is_refused_before_it_is_queued(server: Running) -> 
     assert server.ask("POST", "/v1/translate", {"q": few})[0] == 200
 
 
-def test_a_client_may_send_so_many_characters_a_minute(trained_run: Path) -> None:
+def test_the_characters_per_minute_of_a_client_are_limited(trained_run: Path) -> None:
     with running([served(trained_run)], limits=Limits(rate=50)) as server:
         body = {"q": "kan dun kan dun kan dun kan dun"}
         assert ask_from("127.0.0.2", server, body)[0] == 200
@@ -77,7 +77,7 @@ def test_a_client_may_send_so_many_characters_a_minute(trained_run: Path) -> Non
         assert ask_from("127.0.0.3", server, body)[0] == 200
 
 
-def test_a_client_may_have_so_many_requests_at_once(trained_run: Path) -> None:
+def test_the_concurrent_requests_of_a_client_are_limited(trained_run: Path) -> None:
     model = served(trained_run)
     with (
         running([model], limits=Limits(requests=2)) as server,
@@ -103,9 +103,7 @@ def test_a_short_request_overtakes_a_long_one_of_another_client(trained_run: Pat
         assert hog.wait()[0] in (200, 504)
 
 
-def test_a_minimum_is_bounded_by_each_sentences_own_source(
-    server: Running, trained_run: Path
-) -> None:
+def test_min_length_is_limited_by_each_sentences_source(server: Running, trained_run: Path) -> None:
     translator = Translator.load(trained_run)
     extra = translator.config.decode.max_extra_tokens
     bounded = server.translate(["kan", "kan dun kan"], min_length=900_000)
@@ -150,7 +148,7 @@ def test_the_limit_on_attention_weights_holds_for_alignment(trained_run: Path) -
         assert (status, "too long to be aligned" in answer["error"]) == (413, True)
 
 
-def test_a_run_whose_recipe_is_beyond_the_limits_is_refused_at_the_start(
+def test_a_recipe_beyond_the_limits_is_refused_at_the_start(
     trained_run: Path,
 ) -> None:
     model = served(trained_run)
@@ -206,7 +204,7 @@ def test_a_crashed_model_does_not_take_down_another(
         assert [server.ask("GET", path)[0] for path in ("/readyz", "/healthz")] == [503, 503]
 
 
-def test_a_step_that_hangs_fails_the_health_checks_until_it_ends(
+def test_a_hanging_step_fails_the_health_checks_until_it_ends(
     trained_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, may_go_on = served(trained_run), threading.Event()
@@ -231,7 +229,7 @@ def test_a_step_that_hangs_fails_the_health_checks_until_it_ends(
         assert server.ask("GET", "/readyz")[0] == 200
 
 
-def test_a_compute_thread_that_crashed_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crashed_compute_thread_is_stalled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     own = ComputeThread()
 

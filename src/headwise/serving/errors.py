@@ -19,7 +19,7 @@ class Problem(BaseModel):
 
 
 ERRORS: dict[int | str, dict[str, Any]] = {
-    "4XX": {"model": Problem, "description": "The request is wrong, or comes too often."},
+    "4XX": {"model": Problem, "description": "The request is wrong, or sent too often."},
     "5XX": {"model": Problem, "description": "The server is stopping, or took too long."},
 }
 """The error responses of every route, for OpenAPI."""

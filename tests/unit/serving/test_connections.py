@@ -1,4 +1,4 @@
-"""How many connections a client may have."""
+"""The limits on open connections."""
 
 from headwise.serving.client_limits import OpenConnections
 from headwise.serving.clients import TrustedProxies
@@ -12,7 +12,7 @@ def connections(
     )
 
 
-def test_a_client_has_only_so_many_connections_and_others_have_theirs() -> None:
+def test_connections_are_limited_per_client() -> None:
     counted = connections()
     assert counted.add("192.0.2.1") is None
     assert counted.add("192.0.2.1") is None

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from headwise.serving import client_limits
 from headwise.serving.client_limits import LoopTime, LoopTimeMeter
 from headwise.serving.clients import TrustedProxies
 
@@ -14,7 +13,7 @@ from headwise.serving.clients import TrustedProxies
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
-    monkeypatch.setattr(client_limits.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("headwise.serving.client_limits.time.monotonic", lambda: now[0])
     return now
 
 
@@ -80,7 +79,7 @@ class Recorded(LoopTime):
         self.charges.append((address, seconds))
 
 
-async def nothing(*_: Any) -> Message:
+async def nothing(*_: Any) -> Any:
     raise AssertionError("nothing is received or sent here")
 
 
@@ -90,7 +89,7 @@ def scope(kind: str = "http") -> Scope:
 
 def test_waiting_time_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     now, recorded = [0.0], Recorded()
-    monkeypatch.setattr(client_limits.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr("headwise.serving.client_limits.time.perf_counter", lambda: now[0])
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         now[0] += 0.5  # Computes.
@@ -112,7 +111,7 @@ def test_successful_requests_get_most_of_their_time_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr(client_limits.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr("headwise.serving.client_limits.time.perf_counter", lambda: now[0])
 
     def charged(status: int) -> float:
         async def app(scope: Scope, receive: Receive, send: Send) -> None:

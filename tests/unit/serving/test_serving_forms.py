@@ -17,7 +17,7 @@ def part(name: str, content: str, more: str = "") -> str:
     return f'--b\r\nContent-Disposition: form-data; name="{name}"{more}\r\n\r\n{content}\r\n'
 
 
-def test_a_form_in_parts_is_read() -> None:
+def test_a_multipart_form_is_parsed() -> None:
     body = part("q", "eins\r\nzwei\r\n") + part("q", "") + part("target", "dé") + "--b--\r\n"
     expected = {"q": ["eins\r\nzwei\r\n", ""], "target": ["dé"]}
     for kind in (KIND, 'multipart/form-data; charset=utf-8; boundary="b"', KIND.replace(";", " ;")):
@@ -28,7 +28,7 @@ def test_a_form_in_parts_is_read() -> None:
     assert form_fields(KIND, bare) == {"q": ["ban"]}
 
 
-def test_a_form_in_one_line_is_read() -> None:
+def test_an_urlencoded_form_is_parsed() -> None:
     kind = "application/x-www-form-urlencoded; charset=utf-8"
     assert form_fields(kind, b"q=ban+dora&q=%C3%A9&source=") == {
         "q": ["ban dora", "é"],
@@ -51,12 +51,12 @@ def test_a_form_in_one_line_is_read() -> None:
         (KIND, part("q", "ban") * 1001 + "--b--"),
     ],
 )
-def test_what_is_no_form_is_refused(kind: str, body: str) -> None:
+def test_malformed_forms_are_refused(kind: str, body: str) -> None:
     with pytest.raises(RefusedError, match="not a form of its Content-Type"):
         form_fields(kind, body.encode())
 
 
-def test_what_is_no_text_is_refused() -> None:
+def test_forms_that_are_not_utf8_are_refused() -> None:
     for kind, body in (
         (KIND, part("q", "é") + "--b--"),
         ("application/x-www-form-urlencoded", "é"),
@@ -100,7 +100,7 @@ class Calls:
         self.count += event in ("call", "c_call")
 
 
-def test_hostile_cookies_are_read() -> None:
+def test_hostile_cookies_are_parsed() -> None:
     # On some Pythons, http.cookies takes time quadratic in their length: minutes here.
     for cookie in ('a="' + '\\"' * 300_000, ";" * 600_000, "a=" * 300_000):
         assert _cookie_value(cookie, "session") is None

@@ -1,14 +1,14 @@
 """Sessions of people who are signed in."""
 
+import time
 from pathlib import Path
 
 import pytest
 from starlette.responses import Response
 from starlette.types import Scope
 
-from headwise.serving import keys as module
 from headwise.serving.clients import TrustedProxies
-from headwise.serving.keys import Keys, Sessions, add_key
+from headwise.serving.keys import _SESSION_SECONDS, Keys, Sessions, add_key
 
 
 @pytest.fixture(autouse=True)
@@ -60,8 +60,8 @@ def test_a_session_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     key = add_key(tmp_path / "keys", "alice")
     sessions = Sessions(Keys(tmp_path / "keys"), TrustedProxies())
     value = sign_in(sessions, key).partition(";")[0]
-    later = module.time.monotonic() + module._SESSION_SECONDS
-    monkeypatch.setattr(module.time, "monotonic", lambda: later)
+    later = time.monotonic() + _SESSION_SECONDS
+    monkeypatch.setattr("headwise.serving.keys.time.monotonic", lambda: later)
     assert sessions.holder(scope(cookie=value)) is None
     sign_in(sessions, key)
     assert len(sessions) == 1, "expired sessions are removed"
