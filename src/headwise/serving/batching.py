@@ -237,8 +237,10 @@ class Batcher:
             # No other overtakes it: else shorter ones could take its room forever.
             _, first = waiting[0].waiting[0]
             running = self._running.get(lane)
-            if running is None:
-                start = self._start_of_new(lane)
+            if running is None and not self._may_begin(lane):
+                start = _Start.LATER
+            elif running is None:
+                start = _Start.NOW if self._is_free() else _Start.SOON
             elif not running.has_room(first, self._room(lane)) or (
                 self._is_other(lane) and lane.is_bulk in ending
             ):
@@ -248,11 +250,6 @@ class Batcher:
                 start = _Start.NOW if running.search.accepts(size) else _Start.SOON
             found[lane] = _Waiting(start, waiting)
         return found
-
-    def _start_of_new(self, lane: Lane) -> _Start:
-        if not self._may_begin(lane):
-            return _Start.LATER
-        return _Start.NOW if self._is_free() else _Start.SOON
 
     def _is_other(self, lane: Lane) -> bool:
         return lane.settings != self._default

@@ -1,4 +1,4 @@
-"""Limit each client: its rates, requests, connections, unsent answers and event loop time."""
+"""Limit each client: its rates, requests, connections, unsent responses and event loop time."""
 
 import asyncio
 import time
