@@ -184,11 +184,18 @@ def test_a_crashed_model_does_not_take_down_another(
     trained_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     models = [served(trained_run, name=name) for name in ("broken", "good")]
-    with running(models, limits=Limits(deadline=1.0)) as server:
+    with running(models) as server:
 
         def crash(model: ServedModel) -> None:
             monkeypatch.setattr(model.translator, "search", CrashingSearch)
-            server.ask("POST", "/v1/translate", {"q": "kan", "model": model.name})
+            body = json.dumps({"q": "kan", "model": model.name}).encode()
+            with server.connect() as client:
+                client.sendall(
+                    b"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\n"
+                    b"Content-Type: application/json\r\n"
+                    b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+                )
+                wait_for(lambda: model.name in server.uvicorn.service.broken())
 
         crash(models[0])
         status, answer, _ = server.ask("GET", "/readyz")
