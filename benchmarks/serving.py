@@ -68,7 +68,7 @@ class Server:
         """Start the server; with `alone` it decodes one sentence at a time."""
         code = "from headwise.cli import main; main()"
         if alone:
-            code = f"import headwise.serving.under_way as b; b._MOST_SENTENCES = 1; {code}"
+            code = f"import headwise.serving.searches as b; b._MOST_SENTENCES = 1; {code}"
         command = [sys.executable, "-c", code, "serve", str(options.run), "--port", "0"]
         command += ["--engine", options.engine, "--max-queue", "100000"]
         if not alone:

@@ -1,6 +1,7 @@
-"""Servers for tests: in this process, on a port of their own, and always stopped."""
+"""Servers for tests: in this process or another, each on a free port, and always stopped."""
 
 import asyncio
+import copy
 import dataclasses
 import http.client
 import json
@@ -14,39 +15,35 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
-from headwise.config import Config
-from headwise.serving.clients import TrustedProxies
-from headwise.serving.hosts import AllowedHosts
+from headwise.serving.clients import AllowedHosts, TrustedProxies
+from headwise.serving.compute import ComputeThread
 from headwise.serving.keys import Keys
 from headwise.serving.limits import Limits
 from headwise.serving.models import ServedModel
+from headwise.serving.protocol import tls_context
 from headwise.serving.server import Server, listen, make_server
-from headwise.serving.tls import tls_context
 from headwise.tasks.translation.translator import Translator
+
+COMPUTE = ComputeThread()
+"""Computes for all servers in this process, as the one of `headwise serve` does."""
 
 TLS = Path(__file__).parent / "tls"
 CERTIFICATE, PRIVATE_KEY = TLS / "certificate.pem", TLS / "key.pem"
 
 
 def in_languages(translator: Translator, source: str, target: str) -> Translator:
-    """The same translator, said to be between two languages."""
+    """Copy a translator, with two languages in its config; both share the model."""
     config = translator.config
     data = dataclasses.replace(config.data, source_language=source, target_language=target)
-    changed: Config = dataclasses.replace(config, data=data)
-    return Translator(
-        translator._engine,
-        translator._source,
-        translator._target,
-        changed,
-        longest_source=translator.longest_source,
-        name=translator.name,
-    )
+    copied = copy.copy(translator)
+    copied.config = dataclasses.replace(config, data=data)
+    return copied
 
 
 class Running:
-    """A server that runs, and ways to ask it."""
+    """A running server, and ways to send it requests."""
 
     def __init__(
         self, port: int, *, pid: int = 0, log: Path | None = None, has_tls: bool = False
@@ -71,7 +68,7 @@ class Running:
         headers: dict[str, str] | None = None,
         timeout: float = 30,
     ) -> tuple[int, Any, http.client.HTTPMessage]:
-        """Make one request; a body that is no bytes is sent as JSON, and JSON is parsed."""
+        """Make one request; send a body other than bytes as JSON, and parse JSON."""
         sent = dict(headers or {})
         if body is not None and not isinstance(body, bytes):
             body = json.dumps(body).encode()
@@ -97,7 +94,7 @@ class Running:
         return answer["translations"]
 
     def metric(self, name: str) -> float:
-        """A figure of its only model."""
+        """Return a metric of its only model."""
         lines = self.ask("GET", "/metrics")[1].decode().splitlines()
         (line,) = [line for line in lines if line.startswith(f"{name}{{")]
         return float(line.rpartition(" ")[2])
@@ -120,6 +117,7 @@ def running(
     """Run a server while the block runs."""
     server = make_server(
         models,
+        COMPUTE,
         limits=limits,
         keys=keys,
         origins=origins,
@@ -174,26 +172,29 @@ def start_serve(run: Path, directory: Path, *options: str) -> Iterator[Running]:
 
 
 def wait_for(condition: Any, seconds: float = 20) -> None:
-    """Wait until something is so."""
+    """Wait until a condition holds."""
     until = time.monotonic() + seconds
     while not condition():
-        assert time.monotonic() < until or condition(), "it did not come to be so"
+        assert time.monotonic() < until or condition(), "the condition did not become true"
         time.sleep(0.01)
 
 
 class SlowSteps:
-    """Make each step of a translator's model take long, and count them."""
+    """Make each step of a translator's model take some seconds, and count them."""
 
     def __init__(self, translator: Translator, seconds: float) -> None:
-        self._model = translator._engine.model  # type: ignore[attr-defined]
+        self._model: Any = translator.model
         self._seconds, self.count = seconds, 0
 
-    def __enter__(self) -> "SlowSteps":
+    def wait(self) -> None:
+        time.sleep(self._seconds)
+
+    def __enter__(self) -> Self:
         step = self._model.step
 
         def slow(*arguments: Any) -> Any:
             self.count += 1
-            time.sleep(self._seconds)
+            self.wait()
             return step(*arguments)
 
         self._model.step = slow
@@ -203,7 +204,25 @@ class SlowSteps:
         del self._model.step
 
 
+class PausedSteps(SlowSteps):
+    """Make each step of a translator's model wait until all are released, and count them."""
+
+    def __init__(self, translator: Translator) -> None:
+        super().__init__(translator, 0)
+        self._is_released = threading.Event()
+
+    def wait(self) -> None:
+        assert self._is_released.wait(120)
+
+    def release(self) -> None:
+        self._is_released.set()
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+        super().__exit__()
+
+
 def served(run: Path, *, name: str = "run", source: str = "xx", target: str = "yy") -> ServedModel:
-    """A run as a model that is served between two languages."""
+    """Load a run as a served model between two languages."""
     translator = in_languages(Translator.load(run), source, target)
     return ServedModel(name=name, translator=translator)

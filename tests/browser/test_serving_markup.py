@@ -1,4 +1,4 @@
-"""Markup that comes in through any field comes out as text."""
+"""Markup in any field is shown as text."""
 
 import json
 from collections.abc import Iterator
@@ -74,11 +74,11 @@ def clean(page: Page) -> None:
     assert page.locator("script:not([src^='/static/'])").count() == 0
 
 
-def test_there_are_fifty() -> None:
+def test_there_are_fifty_payloads() -> None:
     assert len(set(PAYLOADS)) == 50
 
 
-def test_what_is_typed(page: Page, server: Running) -> None:
+def test_markup_in_the_input(page: Page, server: Running) -> None:
     page.goto(f"{server.url}/")
     page.fill("#source", "\n".join(PAYLOADS))
     expect(page.locator("#alternatives .of").nth(49)).to_be_visible()
@@ -171,16 +171,16 @@ def through_every_field(page: Page, server: Running, payloads: list[str]) -> Non
         clean(page)
 
 
-def test_what_the_server_says(page: Page, server: Running) -> None:
+def test_markup_in_the_servers_answers(page: Page, server: Running) -> None:
     through_every_field(page, server, PAYLOADS[::10])
 
 
 @pytest.mark.slow
-def test_everything_that_the_server_says(page: Page, server: Running) -> None:
+def test_all_markup_in_the_servers_answers(page: Page, server: Running) -> None:
     through_every_field(page, server, PAYLOADS)
 
 
-def test_a_path_and_a_key_are_not_repeated(page: Page, server: Running) -> None:
+def test_paths_and_keys_are_not_echoed(page: Page, server: Running) -> None:
     for payload in PAYLOADS[:3]:
         status, answer, _ = server.ask("GET", "/" + payload.replace(" ", "%20"))
         assert status == 404

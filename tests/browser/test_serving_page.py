@@ -1,4 +1,4 @@
-"""The page in a real browser: translate, look closer, and what it says when things go wrong."""
+"""The web page in a real browser: translation, details, and error messages."""
 
 import re
 from collections.abc import Iterator
@@ -57,7 +57,7 @@ def test_translate_as_you_type(page: Page, server: Running) -> None:
     assert page.evaluate("document.activeElement.id") == "source"
 
 
-def test_whoever_types_before_the_models_are_known_waits_for_them(page: Page) -> None:
+def test_text_typed_before_the_models_are_loaded_is_translated(page: Page) -> None:
     asked: list[Route] = []
     page.route("**/v1/models", lambda route: asked.append(route))
     page.reload(wait_until="domcontentloaded")
@@ -137,7 +137,7 @@ def test_the_card_and_the_choice_of_models(page: Page) -> None:
     expect(page.locator("#alternatives li").first).to_be_visible()
 
 
-def test_a_model_without_languages_takes_over_none(page: Page) -> None:
+def test_a_model_without_languages_keeps_no_languages_of_another(page: Page) -> None:
     def answer(route: Route) -> None:
         answer = route.fetch().json()
         answer["models"][1].update(source="", target="")
@@ -163,7 +163,7 @@ WRONG = [
 ]
 
 
-def test_what_goes_wrong_is_told_and_passes(page: Page) -> None:
+def test_errors_are_shown_and_cleared(page: Page) -> None:
     for number, (status, headers, words) in enumerate(WRONG):
         problem = {"status": status, "headers": headers, "json": {"error": "<b>why</b>"}}
         page.unroute_all()
@@ -195,7 +195,7 @@ def test_offline_and_too_long(page: Page) -> None:
     expect(page.locator("#count")).to_have_class(re.compile("bad"))
 
 
-def test_what_belongs_to_an_earlier_text_is_marked(page: Page) -> None:
+def test_results_of_an_earlier_text_are_marked(page: Page) -> None:
     def see(*, old: bool) -> None:
         for panel in ("#output", "#insight", "#attention"):
             expect(page.locator(panel)).to_be_visible()
@@ -221,7 +221,7 @@ def test_what_belongs_to_an_earlier_text_is_marked(page: Page) -> None:
         see(old=False)
 
 
-def test_a_long_text_makes_no_long_page(page: Page) -> None:
+def test_a_long_text_does_not_lengthen_the_page(page: Page) -> None:
     page.fill("#source", "Ban dora. Kuti bun.\n" * 60)
     expect(page.locator("#alternatives .of")).to_have_count(120)
     expect(page.locator("#explorer .hw-words")).to_be_visible()
@@ -284,9 +284,7 @@ def test_a_page_of_another_site_can_link_here_but_not_translate(
     context.close()
 
 
-def test_the_description_of_the_api_needs_nothing_from_elsewhere(
-    page: Page, server: Running
-) -> None:
+def test_the_api_description_loads_nothing_from_other_hosts(page: Page, server: Running) -> None:
     page.goto(f"{server.url}/docs")
     translate = page.locator(".operation", has_text="/v1/translate")
     translate.get_by_label("Body: TranslateRequest").fill('{"q": "ban dora"}')
@@ -299,7 +297,7 @@ def test_the_description_of_the_api_needs_nothing_from_elsewhere(
     expect(page.locator("#schemas")).to_contain_text("LibreRequest")
 
 
-def test_the_columns_of_the_api_are_steady_and_break_no_word(page: Page, server: Running) -> None:
+def test_the_columns_of_the_api_description_break_no_words(page: Page, server: Running) -> None:
     page.set_viewport_size({"width": 1920, "height": 900})
     page.goto(f"{server.url}/docs")
     expect(page.locator("#schemas")).to_contain_text("LibreRequest")
@@ -322,7 +320,7 @@ _DRAWN = """element => {
 }"""
 
 
-def test_forced_colours_leave_what_is_chosen_and_how_sure_it_is(page: Page) -> None:
+def test_forced_colours_keep_selection_and_confidence_visible(page: Page) -> None:
     page.emulate_media(forced_colors="active")
     page.fill("#source", "ban dora kuti")
     expect(page.locator("#explorer .hw-words")).to_be_visible()
@@ -340,7 +338,7 @@ def test_forced_colours_leave_what_is_chosen_and_how_sure_it_is(page: Page) -> N
     assert token.evaluate(_DRAWN) not in levels
 
 
-def test_nothing_runs_over_the_edge(page: Page) -> None:
+def test_nothing_overflows_the_window(page: Page) -> None:
     page.fill("#source", "ban dora kuti " + "x" * 200)
     expect(page.locator("#explorer .hw-words")).to_be_visible()
     for scheme, colour in (("light", "rgb(246, 248, 250)"), ("dark", "rgb(18, 22, 28)")):
@@ -351,7 +349,7 @@ def test_nothing_runs_over_the_edge(page: Page) -> None:
             assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_everything_has_a_name_and_a_place_for_the_keyboard(page: Page) -> None:
+def test_every_control_has_a_name_and_is_reachable_by_keyboard(page: Page) -> None:
     page.fill("#source", "ban dora kuti")
     expect(page.locator("#explorer .hw-words")).to_be_visible()
     nameless = page.evaluate(

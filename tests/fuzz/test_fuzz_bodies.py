@@ -8,11 +8,10 @@ import pytest
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from headwise.serving.forms import form_fields
-from headwise.serving.libretranslate import fields_of
+from headwise.serving.bodies import checked, form_fields, read_json
+from headwise.serving.libretranslate import LibreRequest, fields_of
 from headwise.serving.limits import Limits
-from headwise.serving.messages import AttentionRequest, LibreRequest, TranslateRequest
-from headwise.serving.parsing import checked, read_json
+from headwise.serving.translation_api import AttentionRequest, TranslateRequest
 from tests.fuzz.conftest import Fuzz
 from tests.fuzz.contract import result_or_refusal
 from tests.fuzz.mutations import mutated, mutated_json

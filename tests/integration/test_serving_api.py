@@ -1,4 +1,4 @@
-"""The API over real connections: what it answers, and what it says to what is wrong."""
+"""The API over real connections: its answers, and its errors."""
 
 import dataclasses
 import json
@@ -47,7 +47,7 @@ def sentences(count: int, seed: int = 1) -> list[str]:
     return [" ".join(generator.choices(WORDS, k=generator.randint(2, 9))) for _ in range(count)]
 
 
-def test_many_callers_get_what_the_command_line_gives(
+def test_concurrent_clients_get_the_translators_results(
     server: Running, translator: Translator
 ) -> None:
     texts = sentences(60)
@@ -69,7 +69,7 @@ def test_many_callers_get_what_the_command_line_gives(
     assert b'headwise_batch_sentences_bucket{le="+Inf",model="first"}' in metrics
 
 
-def test_everything_that_the_translator_gives(server: Running, translator: Translator) -> None:
+def test_all_fields_of_an_answer(server: Running, translator: Translator) -> None:
     text = "Ban dora kuti. Bara kun.\nKan"
     (answer,) = server.translate(text, nbest=3, beam=5, alpha=1, alignment=True, token_scores=True)
     (expected,) = translator.translate([text], nbest=3, beam=5, alpha=1, split=True)
@@ -90,7 +90,7 @@ def test_everything_that_the_translator_gives(server: Running, translator: Trans
     assert [each["text"] for each in server.translate(["", " \n"])] == ["", ""]
 
 
-def test_models_go_by_name_and_by_languages(server: Running) -> None:
+def test_models_are_found_by_name_and_by_languages(server: Running) -> None:
     status, answer, _ = server.ask("GET", "/v1/models")
     assert status == 200
     assert [model["name"] for model in answer["models"]] == ["first", "second", "third"]
@@ -109,7 +109,7 @@ def test_models_go_by_name_and_by_languages(server: Running) -> None:
     ]
 
 
-def test_libretranslate_in_all_its_ways(server: Running, translator: Translator) -> None:
+def test_libretranslates_api(server: Running, translator: Translator) -> None:
     best = [c.text for c in translator.translate(["ban dora"], nbest=3)[0].candidates]
     fields = {"q": "ban dora", "source": "xx", "target": "yy"}
     boundary = "".join(
@@ -149,7 +149,7 @@ def test_libretranslates_alternatives_of_several_sentences(
     assert (status, answer["error"]) == (400, "alternatives may be 15 at most")
 
 
-def test_auto_is_the_only_language_that_there_is(trained_run: Path) -> None:
+def test_auto_needs_a_single_source_language(trained_run: Path) -> None:
     with running([served(trained_run)]) as server:
         fields = {"q": "ban dora", "source": "auto", "target": "yy"}
         status, answer, _ = server.ask("POST", "/translate", fields)
@@ -163,7 +163,7 @@ def test_the_client_of_libretranslate_translates(
     client = LibreTranslateAPI(server.url)
     assert client.translate("ban dora. Kuti & bun!", "xx", "yy") == expected
     assert client.languages()[0]["code"] == "xx"
-    key = add_key(tmp_path / "keys", "somebody")
+    key = add_key(tmp_path / "keys", "alice")
     with running([served(trained_run)], keys=Keys(tmp_path / "keys")) as guarded:
         client = LibreTranslateAPI(guarded.url, key)
         assert client.translate("ban dora. Kuti & bun!", "xx", "yy") == expected
@@ -209,11 +209,11 @@ def test_the_client_of_libretranslate_translates(
         ("/translate", {"q": {}, "source": "xx", "target": "yy"}, 400, "q: input"),
         ("/translate", {"q": "a", "source": "en", "target": "de"}, 400, "no model translates"),
         ("/translate", {"q": "<b>", "source": "xx", "target": "yy", "format": "html"}, 400, "only"),
-        ("/v1/nonsense", {}, 404, "there is nothing here"),
-        ("/static/../app.py", b"", 404, "there is nothing here"),
+        ("/v1/nonsense", {}, 404, "no such route"),
+        ("/static/../app.py", b"", 404, "no such route"),
     ],
 )
-def test_what_is_wrong_is_told_in_a_sentence(
+def test_errors_are_one_sentence(
     server: Running, path: str, body: object, status: int, words: str
 ) -> None:
     found, answer, _ = server.ask("POST", path, body, {"Content-Type": "application/json"})
@@ -271,7 +271,7 @@ def test_routes_parse_no_cookies_and_no_query(
     "path",
     ["/static/..%2fapp.py", "/static/%2e%2e/app.py", "/static/x", "/%ff", "/translate/%00", "//"],
 )
-def test_no_path_leads_out(server: Running, path: str) -> None:
+def test_no_path_leaves_the_static_files(server: Running, path: str) -> None:
     status, answer, _ = server.ask("GET", path)
     assert status == 404
     assert "error" in answer
@@ -292,9 +292,7 @@ def test_other_methods_and_health(server: Running) -> None:
     assert server.ask("GET", "/readyz")[:2] == (200, {"status": "ready"})
 
 
-def test_browsers_are_told_to_be_careful_and_no_other_page_is_let_in(
-    server: Running, trained_run: Path
-) -> None:
+def test_security_headers_and_cors(server: Running, trained_run: Path) -> None:
     ours = {"Origin": "https://mine.example"}
     for path in ("/", "/healthz", "/nothing"):
         headers = server.ask("GET", path, headers=ours)[2]
@@ -325,7 +323,7 @@ def test_ctranslate2_serves_all_but_attention(trained_run: Path, tmp_path: Path)
         expected = [each.text for each in model.translator.translate(texts)]
         found = server.translate(texts, token_scores=True)
         assert [each["text"] for each in found] == expected
-        with ThreadPoolExecutor(12) as clients:  # In groups, whoever comes with whom.
+        with ThreadPoolExecutor(12) as clients:  # In batches of any composition.
             single = list(clients.map(lambda text: server.translate(text)[0]["text"], texts * 3))
         assert single == expected * 3
         for each in found:
@@ -336,7 +334,7 @@ def test_ctranslate2_serves_all_but_attention(trained_run: Path, tmp_path: Path)
             assert (status, "needs the torch engine" in answer["error"]) == (400, True)
 
 
-def test_a_directory_with_an_odd_name_is_served(trained_run: Path, tmp_path: Path) -> None:
+def test_a_directory_with_an_unprintable_name_is_served(trained_run: Path, tmp_path: Path) -> None:
     run = tmp_path / 'a"b\n\\c{}é'
     shutil.copytree(trained_run, run)
     models = load_served([run])
@@ -356,7 +354,7 @@ def test_a_directory_with_an_odd_name_is_served(trained_run: Path, tmp_path: Pat
         assert labels == {None, *names}
 
 
-def test_the_card_tells_the_score_that_was_kept(trained_run: Path, tmp_path: Path) -> None:
+def test_the_card_has_the_stored_score(trained_run: Path, tmp_path: Path) -> None:
     run = RunDirectory(shutil.copytree(trained_run, tmp_path / "scored"))
     assert load_served([run.path])[0].card["test"] == {}
     kept = {"sentences": 1000, "bleu": {"value": 34.25}}
@@ -382,7 +380,7 @@ def test_attention_of_every_sentence_that_fits(
     assert (len(rows), len(rows[0])) == (len(record["output_tokens"]), len(record["source_tokens"]))
     assert sum(rows[0]) == pytest.approx(1, abs=0.01)
     assert server.ask("POST", "/v1/attention", {"q": " "})[1]["records"] == []
-    monkeypatch.setattr("headwise.serving.service.MOST_TOKENS", 5)
+    monkeypatch.setattr("headwise.serving.translation.MOST_TOKENS", 5)
     long = "Ban dora kuti bun kan bara."
     _, answer, _ = server.ask("POST", "/v1/attention", {"q": f"Ban. {long} Kan."})
     assert ([each["source"] for each in answer["records"]], answer["left_out"]) == (["Ban."], 2)
@@ -409,7 +407,7 @@ def test_attention_of_an_empty_translation_is_not_searched_again(
     assert (status, [each["output_tokens"] for each in answer["records"]]) == (200, [["‹end›"]] * 2)
 
 
-def test_a_head_alone_can_be_asked_for(server: Running) -> None:
+def test_head_requests(server: Running) -> None:
     for path in ("/", "/healthz", "/v1/models"):
         status, content, headers = server.ask("HEAD", path)
         assert (status, content) == (200, b"")
@@ -417,12 +415,12 @@ def test_a_head_alone_can_be_asked_for(server: Running) -> None:
     assert server.ask("HEAD", "/v1/translate")[0] == 405
 
 
-def test_nobody_is_sent_elsewhere(server: Running) -> None:
+def test_there_are_no_redirects(server: Running) -> None:
     status, _, headers = server.ask("GET", "/docs/", headers={"Host": "app.localhost"})
     assert (status, headers["location"]) == (404, None)
 
 
-def test_a_body_with_two_lengths_ends_the_connection(server: Running) -> None:
+def test_a_body_with_two_lengths_closes_the_connection(server: Running) -> None:
     with server.connect() as connection:
         connection.sendall(
             b"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n"
@@ -431,15 +429,17 @@ def test_a_body_with_two_lengths_ends_the_connection(server: Running) -> None:
         )
         answer = b"".join(iter(lambda: connection.recv(10_000), b""))
     assert answer.startswith(b"HTTP/1.1 400")
-    assert answer.endswith(b'{"error":"the length of the body is said twice"}')
+    assert answer.endswith(
+        b'{"error":"a request may not have both Content-Length and Transfer-Encoding"}'
+    )
     assert answer.count(b"HTTP/1.1") == 1
 
 
-def test_what_is_no_http_is_answered_like_everything_else(server: Running) -> None:
+def test_malformed_http_gets_a_json_error(server: Running) -> None:
     with server.connect() as connection:
         connection.sendall(b"what is this\r\n\r\n")
         answer = b"".join(iter(lambda: connection.recv(10_000), b""))
     assert answer.startswith(b"HTTP/1.1 400 Bad Request")
     head, _, content = answer.partition(b"\r\n\r\n")
     assert b"application/json" in head
-    assert json.loads(content) == {"error": "this is not a request that HTTP knows"}
+    assert json.loads(content) == {"error": "malformed HTTP request"}

@@ -1,4 +1,4 @@
-"""What the documents say of the server is so: their examples, and the container's commands."""
+"""The documentation of the server is correct: its examples, and the container's commands."""
 
 import json
 import os
@@ -51,7 +51,7 @@ def test_the_examples_with_curl_work(trained_run: Path, tmp_path: Path) -> None:
             assert "error" not in answer, command
 
 
-def test_the_limits_are_those_of_the_document() -> None:
+def test_the_documented_limits_are_the_defaults() -> None:
     document, limits = DOCUMENTS["docs/serving.md"], Limits()
     assert f"{limits.characters:,}: `--max-characters`" in document
     assert f"{limits.queue:,}: `--max-queue`" in document
@@ -82,7 +82,7 @@ def instructions() -> dict[str, str]:
     return dict(line.split(" ", 1) for line in lines)
 
 
-def test_the_containers_commands_serve(trained_run: Path, tmp_path: Path) -> None:
+def test_the_containers_commands_work(trained_run: Path, tmp_path: Path) -> None:
     found = instructions()
     program, verb, *options = json.loads(found["ENTRYPOINT"])
     assert (program, verb) == ("headwise", "serve")
@@ -100,7 +100,7 @@ def test_the_containers_commands_serve(trained_run: Path, tmp_path: Path) -> Non
         assert len([line for line in lines if line.startswith("warning: 0.0.0.0 ")]) == 2
 
 
-def test_the_container_is_made_of_what_is_there() -> None:
+def test_the_container_copies_existing_files() -> None:
     found = instructions()
     text = (ROOT / "Dockerfile").read_text("utf-8")
     for line in re.findall(r"^COPY (.*)", text, re.MULTILINE):

@@ -1,4 +1,4 @@
-"""Limits that count cost, fair shares of the server, and health."""
+"""Limits on cost and rate, fair shares of the server, and health."""
 
 import http.client
 import json
@@ -11,17 +11,18 @@ from typing import Any
 import pytest
 
 from headwise.errors import ConfigError
-from headwise.serving.compute import Computer, computer
+from headwise.serving.compute import ComputeThread
 from headwise.serving.limits import Limits
+from headwise.serving.models import ServedModel
 from headwise.serving.server import make_server
 from headwise.tasks.translation.translator import Translation, Translator
-from tests.servers import Running, SlowSteps, running, served, wait_for
+from tests.servers import COMPUTE, Running, SlowSteps, running, served, wait_for
 
 Answer = tuple[int, Any, http.client.HTTPMessage]
 
 
 def ask_from(address: str, server: Running, body: object, path: str = "/v1/translate") -> Answer:
-    """Ask as a client of another address."""
+    """Send a request from another address."""
     connection = http.client.HTTPConnection(
         "127.0.0.1", server.port, timeout=60, source_address=(address, 0)
     )
@@ -35,7 +36,7 @@ def ask_from(address: str, server: Running, body: object, path: str = "/v1/trans
 
 
 class Asking:
-    """A request that is answered in the background."""
+    """A request in a background thread."""
 
     def __init__(self, address: str, server: Running, body: object) -> None:
         self.answer: list[Answer] = []
@@ -55,7 +56,7 @@ def server(trained_run: Path) -> Iterator[Running]:
         yield server
 
 
-def test_what_costs_too_much_is_refused_before_it_is_queued(server: Running) -> None:
+def test_requests_that_cost_too_much_are_refused(server: Running) -> None:
     many = "kan\n" * 2400
     status, answer, _ = server.ask("POST", "/v1/translate", {"q": many})
     assert status == 400
@@ -66,7 +67,7 @@ def test_what_costs_too_much_is_refused_before_it_is_queued(server: Running) -> 
     assert server.ask("POST", "/v1/translate", {"q": few})[0] == 200
 
 
-def test_a_client_may_send_so_many_characters_a_minute(trained_run: Path) -> None:
+def test_the_characters_per_minute_of_a_client_are_limited(trained_run: Path) -> None:
     with running([served(trained_run)], limits=Limits(rate=50)) as server:
         body = {"q": "kan dun kan dun kan dun kan dun"}
         assert ask_from("127.0.0.2", server, body)[0] == 200
@@ -76,7 +77,7 @@ def test_a_client_may_send_so_many_characters_a_minute(trained_run: Path) -> Non
         assert ask_from("127.0.0.3", server, body)[0] == 200
 
 
-def test_a_client_may_have_so_many_requests_at_once(trained_run: Path) -> None:
+def test_the_concurrent_requests_of_a_client_are_limited(trained_run: Path) -> None:
     model = served(trained_run)
     with (
         running([model], limits=Limits(requests=2)) as server,
@@ -84,7 +85,7 @@ def test_a_client_may_have_so_many_requests_at_once(trained_run: Path) -> None:
     ):
         body = {"q": "kan dun kan", "min_length": 40}
         busy = [Asking("127.0.0.2", server, body) for _ in range(2)]
-        wait_for(lambda: len(server.uvicorn._service._waiting) == 2)
+        wait_for(lambda: server.uvicorn.service.num_pending == 2)
         status, answer, headers = ask_from("127.0.0.2", server, body)
         assert (status, headers["Retry-After"]) == (429, "1")
         assert answer["error"].startswith("more than 2 requests at once")
@@ -102,9 +103,7 @@ def test_a_short_request_overtakes_a_long_one_of_another_client(trained_run: Pat
         assert hog.wait()[0] in (200, 504)
 
 
-def test_a_minimum_is_bounded_by_each_sentences_own_source(
-    server: Running, trained_run: Path
-) -> None:
+def test_min_length_is_limited_by_each_sentences_source(server: Running, trained_run: Path) -> None:
     translator = Translator.load(trained_run)
     extra = translator.config.decode.max_extra_tokens
     bounded = server.translate(["kan", "kan dun kan"], min_length=900_000)
@@ -149,22 +148,56 @@ def test_the_limit_on_attention_weights_holds_for_alignment(trained_run: Path) -
         assert (status, "too long to be aligned" in answer["error"]) == (413, True)
 
 
-def test_a_run_whose_recipe_is_beyond_the_limits_is_refused_at_the_start(
+def test_a_recipe_beyond_the_limits_is_refused_at_the_start(
     trained_run: Path,
 ) -> None:
     model = served(trained_run)
     decode = replace(model.translator.config.decode, beam=17)
     model.translator.config = replace(model.translator.config, decode=decode)
     with pytest.raises(ConfigError, match="run: its decode.beam is 17, and at most 16"):
-        make_server([model])
+        make_server([model], COMPUTE)
     with pytest.raises(ConfigError, match="its longest sentence may take .* --max-cost"):
-        make_server([served(trained_run)], limits=Limits(cost=10))
+        make_server([served(trained_run)], COMPUTE, limits=Limits(cost=10))
 
 
-def test_a_broken_model_does_not_take_down_another(trained_run: Path) -> None:
+class CrashingSearch:
+    """A search with a bug that crashes the model's batcher."""
+
+    def __init__(self, *_: object) -> None:
+        self._looks = 0
+
+    def __len__(self) -> int:
+        return 1
+
+    @property
+    def is_ready(self) -> bool:
+        self._looks += 1
+        if self._looks > 1:
+            raise ValueError("a bug")
+        return False
+
+    def add(self, sources: object) -> None:
+        pass
+
+
+def test_a_crashed_model_does_not_take_down_another(
+    trained_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     models = [served(trained_run, name=name) for name in ("broken", "good")]
     with running(models) as server:
-        server.uvicorn._service._batchers["broken"].close(5)
+
+        def crash(model: ServedModel) -> None:
+            monkeypatch.setattr(model.translator, "search", CrashingSearch)
+            body = json.dumps({"q": "kan", "model": model.name}).encode()
+            with server.connect() as client:
+                client.sendall(
+                    b"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\n"
+                    b"Content-Type: application/json\r\n"
+                    b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+                )
+                wait_for(lambda: model.name in server.uvicorn.service.broken())
+
+        crash(models[0])
         status, answer, _ = server.ask("GET", "/readyz")
         assert (status, answer) == (200, {"status": "ready", "broken": {"broken": "has crashed"}})
         assert server.ask("GET", "/healthz")[0] == 200
@@ -174,11 +207,11 @@ def test_a_broken_model_does_not_take_down_another(trained_run: Path) -> None:
         assert (status, headers["Retry-After"]) == (503, "5")
         assert answer["error"] == "the model broken has crashed: try again in a moment"
         assert server.translate("kan", model="good")
-        server.uvicorn._service._batchers["good"].close(5)
+        crash(models[1])
         assert [server.ask("GET", path)[0] for path in ("/readyz", "/healthz")] == [503, 503]
 
 
-def test_a_step_that_hangs_fails_the_health_checks_until_it_ends(
+def test_a_hanging_step_fails_the_health_checks_until_it_ends(
     trained_run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model, may_go_on = served(trained_run), threading.Event()
@@ -203,15 +236,15 @@ def test_a_step_that_hangs_fails_the_health_checks_until_it_ends(
         assert server.ask("GET", "/readyz")[0] == 200
 
 
-def test_a_compute_thread_that_crashed_is_not_healthy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crashed_compute_thread_is_stalled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
-    own = Computer()
+    own = ComputeThread()
 
     class Crash:
         def due(self) -> float | None:
             return 0
 
-        def place(self) -> tuple[float, float]:
+        def priority(self) -> tuple[float, float]:
             return 0.0, 0.0
 
         def turn(self) -> None:
@@ -220,4 +253,4 @@ def test_a_compute_thread_that_crashed_is_not_healthy(monkeypatch: pytest.Monkey
     assert own.stalled_seconds == 0
     own.add(Crash())
     wait_for(lambda: own.stalled_seconds == float("inf"))
-    assert computer.stalled_seconds < 60
+    assert COMPUTE.stalled_seconds < 60

@@ -1,8 +1,7 @@
-"""What a server refuses on its connections: other hosts and sites, too many, too slow; and TLS."""
+"""What a server refuses: other hosts and sites, too many and too slow connections; and TLS."""
 
 import socket
 import ssl
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -10,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from headwise.serving import pages
-from headwise.serving.clients import TrustedProxies
-from headwise.serving.hosts import AllowedHosts
+from headwise.serving.clients import AllowedHosts, TrustedProxies
 from headwise.serving.keys import Keys, add_key
 from headwise.serving.limits import Limits
 from headwise.serving.server import exposure_warnings
@@ -19,7 +17,7 @@ from tests.servers import CERTIFICATE, PRIVATE_KEY, Running, running, served, st
 
 LARGE = b"GET /static/large.js HTTP/1.1\r\nHost: localhost\r\n\r\n"
 LARGE_BYTES = 30_000_000
-"""More by 20 MB than the kernel takes for a client that reads nothing."""
+"""20 MB more than the kernel buffers for a client that reads nothing."""
 
 
 @pytest.fixture
@@ -33,7 +31,7 @@ def read_all(connection: socket.socket) -> bytes:
 
 @contextmanager
 def connected(server: Running) -> Iterator[socket.socket]:
-    """Connect to a server, with TLS if that is what it speaks."""
+    """Connect to a server, with TLS if it has TLS."""
     with server.connect() as connection:
         if server.tls is None:
             yield connection
@@ -57,7 +55,7 @@ def ask_raw(server: Running, request: bytes) -> bytes:
         return read_all(connection)
 
 
-def test_another_host_is_refused_with_what_to_do(trained_run: Path) -> None:
+def test_other_hosts_are_refused_with_advice(trained_run: Path) -> None:
     hosts = AllowedHosts(["translate.example"])
     with running([served(trained_run)], hosts=hosts) as server:
         status, answer, _ = server.ask("GET", "/v1/models", headers={"Host": "Evil.example:80"})
@@ -89,7 +87,7 @@ def test_pages_of_other_sites_are_refused_unless_cors_allows_them(trained_run: P
         assert server.ask("POST", "/v1/translate", {"q": "ban"}, headers)[0] == 200
 
 
-def test_an_address_has_only_so_many_connections(trained_run: Path) -> None:
+def test_the_connections_of_an_address_are_limited(trained_run: Path) -> None:
     limits = Limits(connections=3)
     with running([served(trained_run)], limits=limits) as server, ExitStack() as stack:
         connections = [stack.enter_context(server.connect()) for _ in range(3)]
@@ -118,8 +116,8 @@ def test_a_trusted_proxy_may_have_more_connections(trained_run: Path) -> None:
 
 @pytest.mark.usefixtures("_large_file")
 @pytest.mark.parametrize("has_tls", [False, True])
-def test_an_answer_must_be_taken_by_its_deadline(trained_run: Path, has_tls: bool) -> None:
-    # A minute between looks at whether it is being taken: the deadline alone can end this.
+def test_a_response_must_be_received_by_its_deadline(trained_run: Path, has_tls: bool) -> None:
+    # Progress is checked only once a minute: the deadline closes the connection.
     limits = Limits(read_seconds=60, answer_seconds=0.2)
     with (
         running([served(trained_run)], limits=limits, has_tls=has_tls) as server,
@@ -133,7 +131,7 @@ def test_an_answer_must_be_taken_by_its_deadline(trained_run: Path, has_tls: boo
 
 @pytest.mark.usefixtures("_large_file")
 @pytest.mark.parametrize("has_tls", [False, True])
-def test_unsent_answers_have_a_budget_together(trained_run: Path, has_tls: bool) -> None:
+def test_all_unsent_responses_have_a_budget(trained_run: Path, has_tls: bool) -> None:
     limits = Limits(all_answers_bytes=35_000_000)
     with (
         running([served(trained_run)], limits=limits, has_tls=has_tls) as server,
@@ -152,7 +150,7 @@ def test_unsent_answers_have_a_budget_together(trained_run: Path, has_tls: bool)
 
 
 @pytest.mark.usefixtures("_large_file")
-def test_the_next_request_is_not_answered_before_an_answer_is_taken(trained_run: Path) -> None:
+def test_the_next_request_is_not_answered_before_a_response_is_received(trained_run: Path) -> None:
     with running([served(trained_run)]) as server, server.connect() as connection:
         connection.sendall(LARGE + LARGE)
         wait_for(lambda: server.uvicorn.server_state.total_requests == 1)
@@ -161,7 +159,7 @@ def test_the_next_request_is_not_answered_before_an_answer_is_taken(trained_run:
         assert len(answer.partition(b"\r\n\r\n")[2]) == LARGE_BYTES
 
 
-def test_bodies_without_a_key_do_not_stand_in_the_way_of_those_with_one(
+def test_bodies_without_a_key_do_not_block_those_with_one(
     trained_run: Path, tmp_path: Path
 ) -> None:
     key = add_key(tmp_path / "keys", "alice")
@@ -199,7 +197,7 @@ def test_tls_from_the_command_line(trained_run: Path, tmp_path: Path) -> None:
         assert "Secure" in cookie
         session = {"Cookie": cookie.partition(";")[0], "Origin": server.url}
         assert server.ask("POST", "/v1/translate", {"q": "ban"}, session)[0] == 200
-        # HTTP without TLS is no handshake; the server goes on.
+        # Plain HTTP fails the handshake; the server keeps running.
         with server.connect() as plain:
             plain.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
             with suppress(ConnectionResetError):
@@ -226,7 +224,7 @@ def test_a_handshake_has_a_time_limit_and_counts_as_a_connection(trained_run: Pa
         assert server.ask("GET", "/healthz")[0] == 200
 
 
-def test_a_request_that_comes_with_the_end_of_the_handshake_is_answered(trained_run: Path) -> None:
+def test_a_request_sent_with_the_end_of_the_handshake_is_answered(trained_run: Path) -> None:
     with running([served(trained_run)], has_tls=True) as server, server.connect() as connection:
         assert server.tls is not None
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -246,21 +244,20 @@ def test_a_request_that_comes_with_the_end_of_the_handshake_is_answered(trained_
                 answer += tls.read(10_000)
             except ssl.SSLWantReadError:
                 piece = connection.recv(100_000)
-                assert piece, "the server hung up"
+                assert piece, "the server closed the connection"
                 incoming.write(piece)
         assert answer.startswith(b"HTTP/1.1 200")
 
 
 def test_a_server_that_stops_does_not_wait_for_handshakes(trained_run: Path) -> None:
-    limits = Limits(read_seconds=100)
+    # It would wait for a quarter of an hour.
+    limits = Limits(read_seconds=1000, stop_seconds=1000)
     with ExitStack() as stack:
         with running([served(trained_run)], limits=limits, has_tls=True) as server:
             silent = stack.enter_context(server.connect())
             wait_for(lambda: len(server.uvicorn.server_state.connections) == 1)
-            begin = time.monotonic()
         with suppress(ConnectionResetError):
             assert silent.recv(100) == b""
-        assert time.monotonic() - begin < limits.stop_seconds
 
 
 @pytest.mark.parametrize(
@@ -273,7 +270,7 @@ def test_a_server_that_stops_does_not_wait_for_handshakes(trained_run: Path) -> 
         ("0.0.0.0", True, True, []),
     ],
 )
-def test_what_other_machines_can_reach_is_warned_of(
+def test_warnings_about_sockets_that_other_machines_can_reach(
     host: str, has_tls: bool, has_keys: bool, named: list[str]
 ) -> None:
     with socket.create_server((host, 0)) as listener:

@@ -1,9 +1,9 @@
-"""Who may ask what: every route wants a key, but for those that tell the server's health."""
+"""API keys: every route but the health checks needs one."""
 
 import hashlib
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,16 +11,15 @@ import pytest
 from fastapi.routing import APIRoute
 
 from headwise.errors import ConfigError
-from headwise.serving.app import make_routes
 from headwise.serving.clients import TrustedProxies
-from headwise.serving.keys import Keys, add_key
+from headwise.serving.keys import Keys, Sessions, add_key
 from headwise.serving.limits import Limits
-from headwise.serving.metrics import Metrics
 from headwise.serving.models import Models
+from headwise.serving.observation import Metrics
+from headwise.serving.server import make_routes
 from headwise.serving.service import Service
-from headwise.serving.sessions import Sessions
 from tests.conftest import Headwise
-from tests.servers import Running, running, served
+from tests.servers import COMPUTE, Running, running, served
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
@@ -38,25 +37,25 @@ def guarded(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     key = add_key(file, "alice")
     add_key(file, "bob")
     model, keys = served(trained_run), Keys(file)
-    service = Service(Models([model]), Limits(), Metrics())
+    service = Service(Models([model]), Limits(), Metrics(), COMPUTE)
     app = make_routes(service, Sessions(keys, TrustedProxies()))
     routes = [(method, path) for path, methods in table(app.routes) for method in sorted(methods)]
     with running([model], keys=keys) as server:
         yield Guarded(server, key, routes)
 
 
-def table(routes: list[object]) -> Iterator[tuple[str, set[str]]]:
+def table(routes: Sequence[object]) -> Iterator[tuple[str, set[str]]]:
     """Yield every path of an app with its methods, those of included routers too."""
     for route in routes:
         if isinstance(route, APIRoute):
-            yield route.path, set(route.methods)
+            yield route.path, set(route.methods or ())
         else:
             inner = getattr(route, "original_router", None)
             assert inner is not None, f"a route of another kind: {route}"
             yield from table(inner.routes)
 
 
-def test_every_route_but_health_wants_a_key(guarded: Guarded) -> None:
+def test_every_route_but_health_needs_a_key(guarded: Guarded) -> None:
     paths = {path for _, path in guarded.routes}
     assert paths >= {"/", "/docs", "/openapi.json", "/metrics", "/translate", "/v1/attention"}
     for method, path in guarded.routes:
@@ -74,17 +73,17 @@ def test_every_route_but_health_wants_a_key(guarded: Guarded) -> None:
                     assert b"alice" not in str(answer).encode()
         headers = {"Authorization": f"Bearer {guarded.key}"}
         found, _, _ = guarded.server.ask(method, concrete, b"", headers)
-        # Some of them want more than a key.
+        # Some of them need more than a key.
         assert found not in (401, 403) or path == "/session", (method, path)
 
 
-def test_what_does_not_exist_is_not_told_to_strangers(guarded: Guarded) -> None:
+def test_missing_routes_are_not_revealed_without_a_key(guarded: Guarded) -> None:
     for path in ("/nothing", "/healthz/", "/healthz/../metrics", "/static/x", "//healthz"):
         assert guarded.server.ask("GET", path)[0] == 401
     assert guarded.server.ask("DELETE", "/v1/translate")[0] == 401
 
 
-def test_hostile_forms_of_strangers_are_refused(guarded: Guarded) -> None:
+def test_hostile_forms_without_a_key_are_refused(guarded: Guarded) -> None:
     head = b"--x\r\nContent-Disposition: "
     for body in (head + b"(" * 300, head + b'form-data; name="' + b"=?utf-8?q?a?= " * 13_000):
         kind = {"Content-Type": "multipart/form-data; boundary=x"}
@@ -92,7 +91,7 @@ def test_hostile_forms_of_strangers_are_refused(guarded: Guarded) -> None:
         assert (found, answer["error"][:10]) == (401, "an API key")
 
 
-def test_libretranslates_ways_to_give_a_key(guarded: Guarded) -> None:
+def test_libretranslates_ways_to_send_a_key(guarded: Guarded) -> None:
     fields = {"q": "ban", "source": "xx", "target": "yy"}
     ask, key = guarded.server.ask, guarded.key
     assert ask("POST", "/translate", {**fields, "api_key": key})[0] == 200
@@ -106,7 +105,7 @@ def test_libretranslates_ways_to_give_a_key(guarded: Guarded) -> None:
     assert ask("POST", "/v1/translate", {"q": "ban", "api_key": key})[0] == 401
 
 
-def test_a_person_gives_the_key_once(guarded: Guarded) -> None:
+def test_a_person_signs_in_once(guarded: Guarded) -> None:
     ask = guarded.server.ask
     status, page, headers = ask("GET", "/", headers={"Accept": "text/html"})
     assert status == 401
@@ -128,13 +127,13 @@ def test_a_person_gives_the_key_once(guarded: Guarded) -> None:
     session = cookie.partition(";")[0]
     assert ask("GET", "/v1/models", headers={"Cookie": session})[0] == 200
     assert ask("GET", "/v1/models", headers={"Cookie": f"{session}x"})[0] == 401
-    # A session that has ended does not keep a person from signing in again.
+    # One can sign in again after a session has ended.
     ended = {**FORM, "Cookie": f"{session}x"}
     assert ask("POST", "/session", f"api_key={guarded.key}".encode(), ended)[0] == 303
     assert ask("GET", "/v1/models", headers={"Cookie": 'a="; b'})[0] == 401
 
 
-def test_refused_keys_are_logged_by_a_piece_of_their_hash(
+def test_refused_keys_are_logged_by_a_prefix_of_their_hash(
     guarded: Guarded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     events: list[tuple[str, dict[str, object]]] = []
@@ -144,7 +143,7 @@ def test_refused_keys_are_logged_by_a_piece_of_their_hash(
     ask("POST", "/translate", {"q": "ban", "api_key": "hw_wrong"})
     ask("GET", "/languages?api_key=hw_wrong")
     ask("POST", "/session", b"api_key=hw_wrong", FORM)
-    # These present none.
+    # These have no key.
     ask("GET", "/v1/models")
     ask("POST", "/session", b"", FORM)
     digest = hashlib.sha256(b"hw_wrong").hexdigest()[:8]
@@ -154,7 +153,7 @@ def test_refused_keys_are_logged_by_a_piece_of_their_hash(
     assert "hw_wrong" not in str(events)
 
 
-def test_keys_are_kept_as_hashes(headwise: Headwise, tmp_path: Path) -> None:
+def test_keys_are_stored_as_hashes(headwise: Headwise, tmp_path: Path) -> None:
     file = tmp_path / "keys"
     code, first, _ = headwise("serve", "--keys", str(file), "--new-key", "alice")
     assert code == 0
@@ -170,14 +169,14 @@ def test_keys_are_kept_as_hashes(headwise: Headwise, tmp_path: Path) -> None:
     code, _, errors = headwise("serve", "--new-key", "bob")
     assert (code, "--keys FILE" in errors) == (2, True)
     code, _, errors = headwise("serve", "--keys", str(file), "--new-key", "no\nname")
-    assert (code, "is no name for a key" in errors) == (2, True)
+    assert (code, "is not a valid name for a key" in errors) == (2, True)
 
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
     [("nonsense\n", "keys:1: not a hash and a name"), ("# none\n", "has no keys")],
 )
-def test_a_file_that_holds_no_keys_is_refused(tmp_path: Path, content: str, complaint: str) -> None:
+def test_a_file_without_keys_is_refused(tmp_path: Path, content: str, complaint: str) -> None:
     (tmp_path / "keys").write_text(content)
     with pytest.raises(ConfigError, match=complaint):
         Keys(tmp_path / "keys")
@@ -185,10 +184,10 @@ def test_a_file_that_holds_no_keys_is_refused(tmp_path: Path, content: str, comp
         Keys(tmp_path / "nothing")
 
 
-def test_a_file_that_changes_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_file_is_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events = []
     monkeypatch.setattr("headwise.serving.keys.log", lambda event, **_: events.append(event))
-    monkeypatch.setattr("headwise.serving.keys._LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("headwise.serving.keys._CHECK_SECONDS", 0.0)
     file = tmp_path / "keys"
     alice = add_key(file, "alice")
     keys = Keys(file)
@@ -197,12 +196,12 @@ def test_a_file_that_changes_is_read_again(tmp_path: Path, monkeypatch: pytest.M
     lines = file.read_text().splitlines(keepends=True)
     file.write_text("".join(line for line in lines if "alice" not in line))
     assert (keys.holder(alice), keys.holder(bob)) == (None, "bob")
-    # Whoever is in the middle of writing it locks nobody out.
+    # A file that is being written changes nothing.
     file.write_text("half a li")
     assert keys.holder(bob) == "bob"
     file.unlink()
     assert keys.holder(bob) == "bob"
-    # But a file in which nobody is left is meant so.
-    file.write_text("# nobody\n")
+    # A valid file without keys revokes all.
+    file.write_text("# none\n")
     assert keys.holder(bob) is None
     assert events == ["keys read", "keys read", "keys not read", "keys not read", "keys read"]

@@ -1,4 +1,4 @@
-"""The end of a server: what is under way finishes, nothing new begins, nothing is left."""
+"""Stopping a server: requests in progress finish, no new ones start, no process is left."""
 
 import http.client
 import json
@@ -11,12 +11,14 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+
 from headwise.serving.limits import Limits
 from headwise.signals import SAME_SECONDS
 from tests.conftest import Headwise
-from tests.servers import Running, SlowSteps, running, served, start_serve, wait_for
+from tests.servers import COMPUTE, PausedSteps, Running, running, served, start_serve, wait_for
 
-HUNG_UP_ON = (
+DISCONNECTED = (
     ConnectionRefusedError,
     ConnectionResetError,
     BrokenPipeError,
@@ -24,7 +26,7 @@ HUNG_UP_ON = (
 )
 
 
-def test_told_to_stop_under_load_it_finishes_what_it_began(
+def test_stopped_under_load_it_finishes_requests_in_progress(
     trained_run: Path, tmp_path: Path
 ) -> None:
     with start_serve(trained_run, tmp_path) as server:
@@ -42,20 +44,17 @@ def test_told_to_stop_under_load_it_finishes_what_it_began(
         for thread in threads:
             thread.start()
         wait_for(lambda: server.metric("headwise_waiting_sentences") > 100)
-        begin = time.monotonic()
         server.process.send_signal(signal.SIGTERM)
         wait_for(lambda: refuses(server))
-        assert server.process.poll() is None, "it is still at work"
-        assert server.process.wait(15) == 143
-        assert time.monotonic() - begin < 15
+        assert server.process.poll() is None, "requests are in progress"
+        assert server.process.wait(60) == 143
         for thread in threads:
             thread.join()
-        # More than 100 of 32 each waited, and 128 are under way: eight were here at least.
+        # More than 100 sentences waited, and 128 were in progress: at least eight requests.
         assert statuses.count(200) >= 8
-        # Who came later is told so, or was not let in.
-        let_in = {200, 503}
-        hung_up_on = {each.__name__ for each in HUNG_UP_ON}
-        assert set(statuses) <= let_in | hung_up_on
+        # Later ones got an error response or no connection.
+        disconnected = {each.__name__ for each in DISCONNECTED}
+        assert set(statuses) <= {200, 503} | disconnected
         assert children_left(server) == []
         lines = [
             json.loads(each) for each in server.log.read_text().splitlines() if each.startswith("{")
@@ -67,7 +66,7 @@ def test_told_to_stop_under_load_it_finishes_what_it_began(
 
 
 def refuses(server: Running) -> bool:
-    """Return whether nobody listens any more."""
+    """Return whether the server no longer listens."""
     try:
         server.connect().close()
     except ConnectionRefusedError:
@@ -76,17 +75,17 @@ def refuses(server: Running) -> bool:
 
 
 def children_left(server: Running) -> list[str]:
-    """Return which processes have the server for their parent, or had."""
+    """Return the child processes of the server."""
     found = subprocess.run(
         ["ps", "-eo", "pid,ppid"], capture_output=True, text=True, check=True
     ).stdout
     return [line for line in found.splitlines() if line.split()[1] == str(server.pid)]
 
 
-def test_what_takes_too_long_is_given_up_at_the_end(trained_run: Path) -> None:
+def test_requests_that_take_too_long_are_cancelled_when_stopping(trained_run: Path) -> None:
     model = served(trained_run)
     found: list[tuple[int, object]] = []
-    with SlowSteps(model.translator, 0.05) as steps:
+    with PausedSteps(model.translator) as steps:
         with running([model], limits=Limits(stop_seconds=0.5)) as server:
             kept = http.client.HTTPConnection("127.0.0.1", server.port, timeout=10)
             kept.request("GET", "/readyz")
@@ -98,20 +97,21 @@ def test_what_takes_too_long_is_given_up_at_the_end(trained_run: Path) -> None:
 
             thread = threading.Thread(target=ask)
             thread.start()
-            wait_for(lambda: steps.count > 2)
-            begin = time.monotonic()
+            wait_for(lambda: steps.count == 1)
         thread.join()
         kept.close()
-    assert time.monotonic() - begin < 5
     assert found == [(503, {"error": "the server is stopping: try again in a moment"})]
-    assert steps.count < 45
+    COMPUTE.call(lambda: None)  # After the step in progress.
+    assert steps.count == 1
 
 
-def test_told_twice_at_once_it_waits_and_told_again_later_it_does_not(trained_run: Path) -> None:
+def test_signals_at_once_count_as_one_and_a_later_one_cancels_requests(
+    trained_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     model = served(trained_run)
     found: list[tuple[int, object]] = []
-    with SlowSteps(model.translator, 0.2) as steps, running([model]) as server:
-        tell = server.uvicorn.handle_exit
+    with PausedSteps(model.translator) as steps, running([model]) as server:
+        signal_handler = server.uvicorn.handle_exit
 
         def ask() -> None:
             fields = {"q": "ban dora", "min_length": 45}
@@ -121,28 +121,29 @@ def test_told_twice_at_once_it_waits_and_told_again_later_it_does_not(trained_ru
         thread.start()
         half = server.connect()
         half.sendall(b"POST /v1/translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n")
-        wait_for(lambda: steps.count > 2)
-        tell(signal.SIGTERM, None)
-        tell(signal.SIGINT, None)
-        time.sleep(SAME_SECONDS + 0.1)
-        assert found == [], "it is still at work"
-        begin = time.monotonic()
-        tell(signal.SIGINT, None)
+        wait_for(lambda: steps.count == 1)
+        with monkeypatch.context() as at_once:
+            at_once.setattr("headwise.signals.SAME_SECONDS", 1000.0)
+            signal_handler(signal.SIGTERM, None)
+            signal_handler(signal.SIGINT, None)
+        wait_for(lambda: refuses(server))
+        assert found == [], "the request is in progress"
+        monkeypatch.setattr("headwise.signals.SAME_SECONDS", -1.0)
+        signal_handler(signal.SIGINT, None)
         thread.join()
         assert found == [(503, {"error": "the server is stopping: try again in a moment"})]
         half.settimeout(5)
         with suppress(ConnectionResetError):
-            assert half.recv(1) == b"", "whoever is slow is not waited for"
+            assert half.recv(1) == b"", "the server does not wait for a slow client"
         half.close()
-    assert time.monotonic() - begin < 5
 
 
 _COMPUTES_FOR_LONG = """
-import time, torch
+import torch
 from headwise.model import Transformer
 def step(*_):
-    until, x = time.monotonic() + 20, torch.ones(200, 200)
-    while time.monotonic() < until:
+    x = torch.ones(200, 200)
+    while True:
         x @ x
 Transformer.step = step
 from headwise.cli import main
@@ -150,7 +151,7 @@ main()
 """
 
 
-def test_a_step_that_does_not_end_is_not_waited_for(trained_run: Path) -> None:
+def test_the_process_exits_though_a_step_does_not_end(trained_run: Path) -> None:
     command = [sys.executable, "-c", _COMPUTES_FOR_LONG, "serve", str(trained_run), "--port", "0"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -168,14 +169,14 @@ def test_a_step_that_does_not_end_is_not_waited_for(trained_run: Path) -> None:
         time.sleep(SAME_SECONDS + 0.1)
         process.send_signal(signal.SIGTERM)
         thread.join()
-        assert (found, process.wait(10)) == ([503], 143)
-        said = process.stderr.read()
-        assert all(line.startswith("{") for line in said.splitlines()[1:]), said
+        assert (found, process.wait(60)) == ([503], 143)
+        errors = process.stderr.read()
+        assert all(line.startswith("{") for line in errors.splitlines()[1:]), errors
 
 
-def test_it_is_not_ready_from_the_moment_that_it_is_told_to_stop(trained_run: Path) -> None:
+def test_it_is_not_ready_once_it_is_stopping(trained_run: Path) -> None:
     with running([served(trained_run)]) as server:
-        server.uvicorn._service.stop_accepting()  # As the signal's handler does.
+        server.uvicorn.service.stop_accepting()  # As the signal handler does.
         assert server.ask("GET", "/readyz")[0] == 503
         status, answer, headers = server.ask("GET", "/v1/models")
         assert (status, headers["retry-after"]) == (503, "5")
@@ -183,7 +184,7 @@ def test_it_is_not_ready_from_the_moment_that_it_is_told_to_stop(trained_run: Pa
         assert server.ask("GET", "/healthz")[0] == 200
 
 
-def test_what_cannot_be_served_is_told_in_a_line(headwise: Headwise, trained_run: Path) -> None:
+def test_what_cannot_be_served_is_a_one_line_error(headwise: Headwise, trained_run: Path) -> None:
     code, _, errors = headwise("serve")
     assert (code, "Missing argument 'RUN...'" in errors) == (2, True)
     code, _, errors = headwise("serve", "nothing")
@@ -201,7 +202,7 @@ def test_what_cannot_be_served_is_told_in_a_line(headwise: Headwise, trained_run
     assert (code, "two runs are called 'run'" in errors) == (2, True)
 
 
-def test_the_extra_is_named_where_it_is_missing(trained_run: Path) -> None:
+def test_a_missing_extra_is_named(trained_run: Path) -> None:
     code = (
         "import sys, importlib.util as u; find = u.find_spec;"
         "u.find_spec = lambda name, *rest: None if name == 'fastapi' else find(name, *rest);"

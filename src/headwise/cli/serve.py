@@ -184,11 +184,11 @@ def serve(
     keys = None if key_file is None else Keys(key_file)
     proxies = TrustedProxies(trusted_proxies)
 
-    from headwise.serving.compute import computer, until_nothing_computes
-    from headwise.serving.hosts import AllowedHosts
+    from headwise.serving.clients import AllowedHosts
+    from headwise.serving.compute import ComputeThread, exiting_when_idle
+    from headwise.serving.protocol import tls_context
     from headwise.serving.server import exposure_warnings, listen, make_server
     from headwise.serving.server import serve as run_server
-    from headwise.serving.tls import tls_context
     from headwise.workflows.serve import load_served, searched_by_workers
 
     hosts = AllowedHosts([host, *allowed_hosts])
@@ -205,12 +205,13 @@ def serve(
         connections=max_connections,
         deadline=deadline,
     )
-    with until_nothing_computes(), listen(host, port) as listener, ExitStack() as stack:
+    compute = ComputeThread()
+    with exiting_when_idle(compute), listen(host, port) as listener, ExitStack() as stack:
         # A trusted proxy is there to speak TLS.
         has_tls = tls is not None or bool(trusted_proxies)
         for warning in exposure_warnings(listener, has_tls=has_tls, has_keys=keys is not None):
             note(f"warning: {warning}")
-        models = computer.call(
+        models = compute.call(
             lambda: load_served(
                 runs,
                 engine=engine,
@@ -220,7 +221,7 @@ def serve(
             )
         )
         if num_workers > 1:
-            models = stack.enter_context(searched_by_workers(models, num_workers))
+            models = stack.enter_context(searched_by_workers(models, num_workers, compute))
         for model in models:
             languages = f"{model.source} to {model.target}"
             if not model.has_languages:
@@ -228,6 +229,7 @@ def serve(
             note(f"{model.name}: {languages}, using {model.translator.name}")
         server = make_server(
             models,
+            compute,
             limits=limits,
             keys=keys,
             origins=origins,

@@ -1,10 +1,4 @@
-"""The one thread of the server's process that computes.
-
-Under torch, OpenMP keeps its threads awake between two steps only as long as there are no more of
-them than cores, and every thread that computes brings its own. So a single one loads the models and
-searches with all of them. On two cores a sentence alone took three times as long where another
-thread had computed before.
-"""
+"""Run work in turns: in the compute thread, or in the event loop."""
 
 import asyncio
 import math
@@ -14,9 +8,9 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, Protocol, TypeVar
 
 from headwise.serving.fairness import Turns
@@ -26,84 +20,90 @@ T = TypeVar("T")
 
 _NICENESS = 5
 
-_LAST_SECONDS = 2.0
-"""How long a step that is under way has to end when the process does."""
+_EXIT_SECONDS = 2.0
+"""How long the step in progress may take to end when the process exits."""
 
 
 class Work(Protocol):
-    """Something to do, a bit at a time."""
+    """Work that is done in short turns."""
 
     def due(self) -> float | None:
-        """Return in how many seconds there may be something to do; None: not before it is told."""
+        """Return in how many seconds to take a turn; None: not until the driver's `wake`."""
         ...
 
-    def place(self) -> tuple[float, float]:
-        """Return the place of what it would do next, as `Turns` has it; the least is first."""
+    def priority(self) -> tuple[float, float]:
+        """Return the priority of the next turn, from `Turns`; the smallest goes first."""
         ...
 
     def turn(self) -> None:
-        """Do a bit of it."""
+        """Take one turn."""
         ...
 
 
 class Driver(Protocol):
-    """Who gives work its turns."""
+    """Gives several pieces of work their turns."""
 
     @property
     def changed(self) -> AbstractContextManager[object]:
-        """What is held while anything is changed that work looks at in its turn."""
+        """The lock to hold while changing anything that work reads in its turns."""
         ...
 
     @property
     def turns(self) -> Turns:
-        """Whose turn it is to compute, over all work."""
+        """The order of turns over all work."""
         ...
 
     def clock(self) -> float:
-        """Return seconds, to tell how long a turn has computed."""
+        """Return a time in seconds, to measure how long a turn computes."""
         ...
 
     def add(self, work: Work) -> None:
-        """Have something done from now on."""
+        """Give work its turns from now on."""
         ...
 
     def has(self, work: Work) -> bool:
-        """Return whether something is done, and has not crashed."""
+        """Return whether work was added, and has neither crashed nor been removed."""
         ...
 
     def remove(self, work: Work, seconds: float) -> None:
-        """Have something done no more; wait so long for the bit that is under way."""
+        """Stop giving work its turns; wait so long for a turn in progress."""
         ...
 
     def wake(self) -> None:
-        """Look whether there is something to do."""
+        """Check again which work is due."""
         ...
 
-    def tell(self, loop: asyncio.AbstractEventLoop, news: Callable[[], None]) -> None:
-        """Have something called in an event loop."""
+    def call_soon(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+        """Call a function in an event loop."""
         ...
 
 
-class Computer:
-    """A thread that does what it is called for, and several kinds of work in turns."""
+class ComputeThread:
+    """The one thread of the server's process that computes: makes calls, and does work in turns.
+
+    OpenMP keeps its threads spinning between two steps only as long as there are no more of them
+    than cores, and every thread that computes with torch brings its own. So a single thread loads
+    the models and searches with all of them. On two cores, a lone sentence took three times as long
+    where another thread had computed before.
+    """
 
     def __init__(self) -> None:
         self.changed = threading.Condition()
-        """Is held while anything is added to work, and notified of it."""
+        """Held while anything changes that work reads in its turns, and notified then."""
         self.turns = Turns()
         self._calls: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._work: list[Work] = []
-        self._under_way: Work | None = None
+        self._current: Work | None = None
         self._is_calling = False
         self._turn_began: float | None = None
         self._thread: threading.Thread | None = None
 
     def call(self, function: Callable[[], T]) -> T:
-        """Call a function in the thread, before anything else, and return what it returns."""
+        """Call a function in the thread, before any work, and return its result."""
         return self.submit(function).result()
 
     def submit(self, function: Callable[[], T]) -> "Future[T]":
-        """Have a function called in the thread, between two turns of its work."""
+        """Schedule a call in the thread, between two turns of its work."""
         future: Future[T] = Future()
         with self.changed:
             self._calls.append((function, future))
@@ -111,51 +111,51 @@ class Computer:
         return future
 
     def clock(self) -> float:
-        """Return the CPU time of the calling thread: a turn also waits for the GIL."""
+        """Return the CPU time of the calling thread: wall time includes waiting for the GIL."""
         return time.thread_time()
 
     def add(self, work: Work) -> None:
-        """Have something done from now on."""
+        """Give work its turns from now on."""
         with self.changed:
             self._work.append(work)
             self._start()
 
     def wake(self) -> None:
-        """Let the thread see whether there is something to do."""
+        """Check again which work is due."""
         with self.changed:
             self.changed.notify_all()
 
     def has(self, work: Work) -> bool:
-        """Return whether something is done, and has not crashed."""
+        """Return whether work was added, and has neither crashed nor been removed."""
         with self.changed:
             return work in self._work
 
     def remove(self, work: Work, seconds: float) -> None:
-        """Have something done no more; wait so long for the bit that is under way."""
+        """Stop giving work its turns; wait so long for a turn in progress."""
         with self.changed:
             if work in self._work:
                 self._work.remove(work)
-            self.changed.wait_for(lambda: self._under_way is not work, seconds)
+            self.changed.wait_for(lambda: self._current is not work, seconds)
 
     def clear(self, seconds: float) -> bool:
-        """Do nothing any more; return whether what was under way has ended within so long."""
+        """Remove all work and calls; return whether those in progress have ended within so long."""
         with self.changed:
             self._work.clear()
             for _, future in self._calls:
                 future.cancel()
             self._calls.clear()
             return self.changed.wait_for(
-                lambda: self._under_way is None and not self._is_calling, seconds
+                lambda: self._current is None and not self._is_calling, seconds
             )
 
-    def tell(self, loop: asyncio.AbstractEventLoop, news: Callable[[], None]) -> None:
-        """Have something called in an event loop."""
-        with suppress(RuntimeError):  # A loop that is closed has nobody left to tell.
-            loop.call_soon_threadsafe(news)
+    def call_soon(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+        """Call a function in an event loop."""
+        with suppress(RuntimeError):  # The loop is closed.
+            loop.call_soon_threadsafe(callback)
 
     @property
     def stalled_seconds(self) -> float:
-        """For how long one turn has been under way; infinite if the thread has crashed."""
+        """For how long the current turn has been running; infinite if the thread has crashed."""
         if self._thread is not None and not self._thread.is_alive():
             return math.inf
         began = self._turn_began
@@ -168,7 +168,7 @@ class Computer:
         self.changed.notify_all()
 
     def _run(self) -> None:
-        step_back()
+        lower_priority()
         while True:
             with self.changed:
                 while not self._calls and (seconds := self._soonest()) != 0:
@@ -189,23 +189,23 @@ class Computer:
             self._turn()
 
     def _turn(self) -> None:
-        """Give a turn to the work that is next."""
+        """Give a turn to the work that is due with the smallest priority."""
         with self.changed:
             ready = [each for each in list(self._work) if self._due(each) == 0]
             if not ready:
                 return
-            work = ready[0] if len(ready) == 1 else min(ready, key=lambda each: each.place())
-            # Among equals, they take turns.
+            work = ready[0] if len(ready) == 1 else min(ready, key=lambda each: each.priority())
+            # Work of equal priority takes turns.
             self._work.remove(work)
             self._work.append(work)
-            self._under_way, self._turn_began = work, time.monotonic()
+            self._current, self._turn_began = work, time.monotonic()
         try:
             work.turn()
         except Exception:
             self._crashed(work)
         finally:
             with self.changed:
-                self._under_way = self._turn_began = None
+                self._current = self._turn_began = None
                 self.changed.notify_all()
 
     def _soonest(self) -> float | None:
@@ -220,41 +220,101 @@ class Computer:
             return None
 
     def _crashed(self, work: Work) -> None:
-        """Do no more of some work after a bug; other work goes on."""
+        """Remove work that failed because of a bug; other work continues."""
         log_error("work has crashed")
         with self.changed:
             if work in self._work:
                 self._work.remove(work)
 
 
-def step_back() -> None:
-    """Let whoever reads and answers go first, where a thread can be told so by itself.
+def lower_priority() -> None:
+    """Lower the calling thread's scheduling priority below that of the event loop (Linux only).
 
-    What it starts does the same: OpenMP's threads, and CTranslate2's. Without it, 32 clients got
-    345 sentences a second from CTranslate2 on two cores, with it 380: whoever was answered came
-    again sooner.
+    Threads that it starts inherit it: OpenMP's and CTranslate2's. With it, 32 clients got 380
+    sentences per second from CTranslate2 on two cores, without it 345: responses left sooner.
     """
     if sys.platform == "linux":
-        # Whoever is nicer already may not become less so.
+        # An unprivileged process may not decrease a niceness that is already higher.
         niceness = max(_NICENESS, os.getpriority(os.PRIO_PROCESS, 0))
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
 
 
-computer = Computer()
-
-
 @contextmanager
-def until_nothing_computes() -> Iterator[None]:
-    """Let the process end only when nothing computes, or at once where that takes too long.
+def exiting_when_idle(compute: ComputeThread) -> Iterator[None]:
+    """On exit, wait until the thread is idle; if that takes too long, exit without clean-up.
 
-    A thread that comes back from torch while Python ends brings the process down (SIGABRT).
+    A thread that returns from torch while Python shuts down aborts the process (SIGABRT).
     """
     try:
         yield
-    except (KeyboardInterrupt, SystemExit) as end:
-        if not computer.clear(_LAST_SECONDS):
-            code = end.code if isinstance(end, SystemExit) else 128 + signal.SIGINT
+    except (KeyboardInterrupt, SystemExit) as stop:
+        if not compute.clear(_EXIT_SECONDS):
+            code = stop.code if isinstance(stop, SystemExit) else 128 + signal.SIGINT
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code if isinstance(code, int) else 1)
         raise
+
+
+class InLoop:
+    """Gives work its turns in the event loop: work that only forwards to other processes."""
+
+    def __init__(self) -> None:
+        self.changed: AbstractContextManager[None] = nullcontext()
+        self.turns = Turns()
+        self._work: list[Work] = []
+        self._is_scheduled = False
+
+    def clock(self) -> float:
+        """Return wall time: turns here are short, and `thread_time` is a slow system call."""
+        return time.perf_counter()
+
+    def add(self, work: Work) -> None:
+        """Give work its turns from now on, in the running event loop."""
+        self._loop = asyncio.get_running_loop()
+        self._work.append(work)
+        self.wake()
+
+    def has(self, work: Work) -> bool:
+        """Return whether work was added, and has neither crashed nor been removed."""
+        return work in self._work
+
+    def remove(self, work: Work, seconds: float) -> None:
+        """Stop giving work its turns; no turn is in progress when this is called."""
+        if work in self._work:
+            self._work.remove(work)
+
+    def wake(self) -> None:
+        """Check soon which work is due."""
+        if not self._is_scheduled:
+            self._is_scheduled = True
+            self._loop.call_soon(self._run)
+
+    def call_soon(self, loop: asyncio.AbstractEventLoop, callback: Callable[[], None]) -> None:
+        """Call a function now: this is the event loop."""
+        callback()
+
+    def _run(self) -> None:
+        self._is_scheduled = False
+        is_due = False
+        for work in list(self._work):
+            try:
+                if work.due() == 0:
+                    work.turn()
+                    is_due |= work.due() == 0
+            except Exception:  # A bug. Other work continues; the server is unhealthy.
+                log_error("work has crashed")
+                self._work.remove(work)
+        if is_due:
+            self.wake()
+
+
+def set_results(results: Iterable[tuple[asyncio.Future[Any], Any]]) -> None:
+    """Set futures' results or exceptions, unless they are done or cancelled."""
+    for future, result in results:
+        if future.done():
+            continue
+        if isinstance(result, Exception):
+            future.set_exception(result)
+        else:
+            future.set_result(result)

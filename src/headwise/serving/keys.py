@@ -1,7 +1,7 @@
-"""API keys: a file of hashes, and a guard that lets nobody pass without one.
+"""Check API keys: their file, the guards that require one, and sessions of the web page.
 
-A key is 32 random bytes, so that there is no dictionary to try against its SHA-256; a slow hash
-would only slow the server down. The file has a line for each: the hash and the name of its holder.
+A key is 32 random bytes, so its SHA-256 cannot be found with a dictionary; a slow hash would only
+slow the server down. The file has a line for each key: its hash and its holder's name.
 """
 
 import fcntl
@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
@@ -22,71 +23,69 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headwise.errors import ConfigError
 from headwise.files import replacing
-from headwise.serving.forms import urlencoded_fields
+from headwise.serving.bodies import urlencoded_fields
+from headwise.serving.clients import HEALTH_CHECKS, TrustedProxies, parse_host, scheme_of
 from headwise.serving.limits import RefusedError
 from headwise.serving.logs import log
 
-OPEN = ("/healthz", "/readyz")
-"""What is answered without a key."""
-
 Refuse = Callable[[Scope, bool], Response]
-"""Answers whoever has no key, or a wrong one (True)."""
+"""Returns the response to a request without a key, or with a wrong one (True)."""
 
 _LINE = re.compile(r"([0-9a-f]{64}) (\S+)")
 _NAME = re.compile(r"[\w.@-]{1,64}")
 
 _FIRST_LINE = "# SHA-256 of each key, and whose it is. Remove a line to revoke a key.\n"
 
-_LOOK_SECONDS = 1.0
-"""How long a file that was changed may go unnoticed."""
+_CHECK_SECONDS = 1.0
+"""How often the file is checked for changes."""
 
 
 class Keys:
-    """The keys that are accepted, by their hashes: those of a file, as it is now."""
+    """The accepted keys, by their hashes; changes of the file take effect within a second."""
 
     def __init__(self, path: Path) -> None:
-        """Read a file of keys, of which there must be some to begin with."""
+        """Read a file of keys, which must have at least one."""
         self._path = path
         self._stamp = _stamp_of(path)
         self._names = _names_in(path)
-        self._look_at = time.monotonic() + _LOOK_SECONDS
+        self._check_at = time.monotonic() + _CHECK_SECONDS
         if not self._names:
             raise ConfigError(
                 f"{path}: has no keys: add one with `headwise serve --keys {path} --new-key NAME`"
             )
 
     def holder(self, key: str) -> str | None:
-        """Return whose key this is; None if it is nobody's. Takes as long whosever it is."""
+        """Return a key's holder, or None, in a time that does not depend on which key it is."""
         return self.holder_of_digest(digest_of(key))
 
     def holder_of_digest(self, digest: str) -> str | None:
-        """Return whose key has a digest; None if there is no such key, or not any more."""
-        self._look_again()
+        """Return the holder of the key with a digest; None if there is none, or no longer."""
+        self._reload()
         found = None
         for known, name in self._names.items():
             if hmac.compare_digest(known, digest):
                 found = name
         return found
 
-    def _look_again(self) -> None:
-        """Read the file again if it has changed; one that cannot be read changes nothing."""
-        if time.monotonic() < self._look_at:
+    def _reload(self) -> None:
+        """Read the file again if it has changed; keep the known keys if it cannot be read."""
+        if time.monotonic() < self._check_at:
             return
-        self._look_at = time.monotonic() + _LOOK_SECONDS
+        self._check_at = time.monotonic() + _CHECK_SECONDS
         stamp = _stamp_of(self._path)
         if stamp == self._stamp:
             return
         try:
             self._names = _names_in(self._path)
         except ConfigError as error:
-            log("keys not read", error=str(error))  # Again and again, until somebody sees to it.
+            log("keys not read", error=str(error))  # Repeated until it is fixed.
         else:
             self._stamp = stamp
             log("keys read", keys=len(self._names))
 
 
 def _stamp_of(path: Path) -> tuple[int, ...]:
-    """Return what changes with a file."""
+    """Return metadata that changes when a file does."""
     try:
         status = path.stat()
     except OSError:
@@ -95,7 +94,7 @@ def _stamp_of(path: Path) -> tuple[int, ...]:
 
 
 def _names_in(path: Path) -> dict[str, str]:
-    """Return the names of the holders of all keys in a file, by the keys' hashes."""
+    """Return the holders of all keys in a file, by the keys' hashes."""
     try:
         lines = path.read_text("utf-8").splitlines()
     except FileNotFoundError as error:
@@ -120,9 +119,11 @@ def _names_in(path: Path) -> dict[str, str]:
 
 
 def add_key(path: Path, name: str) -> str:
-    """Make a key for somebody, add it to a file of keys, and return it: it is not kept."""
+    """Make a key for a holder, add its hash to a file, and return the key: it is not stored."""
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"{name!r} is no name for a key: use letters, digits, '.', '-' and '_'")
+        raise ConfigError(
+            f"{name!r} is not a valid name for a key: use letters, digits, '.', '-' and '_'"
+        )
     path = path.resolve()
     key = f"hw_{secrets.token_urlsafe(32)}"
     with _locked(path.parent):
@@ -139,9 +140,9 @@ def add_key(path: Path, name: str) -> str:
 
 @contextmanager
 def _locked(directory: Path) -> Iterator[None]:
-    """Let one process at a time change the files of a directory.
+    """Hold an exclusive lock on a directory.
 
-    A lock on a file that is replaced would be a lock on the one that is no longer there.
+    A lock on the key file itself would be lost when the file is replaced.
     """
     handle = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -152,7 +153,7 @@ def _locked(directory: Path) -> Iterator[None]:
 
 
 def _make_private(new: int, path: Path, before: os.stat_result | None) -> None:
-    """Give the open file that takes the place of another the other's owner and mode."""
+    """Give a new file the owner and mode of the file it replaces, or make it private."""
     os.fchmod(new, 0o600)
     if before is None:
         return
@@ -169,31 +170,31 @@ def _make_private(new: int, path: Path, before: os.stat_result | None) -> None:
 
 
 def digest_of(key: str) -> str:
-    """Return the SHA-256 of a key, which is what is kept of it."""
+    """Return the SHA-256 of a key or token: only that is stored."""
     return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def admit(scope: Scope, keys: Keys, key: str) -> bool:
-    """Return whether a key is known, and note whose it is; log one that is not, by its hash."""
+    """Return whether a key is known, and record its holder; log the hash of one that is not."""
     holder = keys.holder(key)
     if holder is None:
         log("key refused", **scope["state"]["facts"], hash=digest_of(key)[:8])
         return False
-    note_holder(scope, holder)
+    record_holder(scope, holder)
     return True
 
 
-def note_holder(scope: Scope, holder: str) -> None:
-    """Log a request, and count it towards limits, as that of a key's holder."""
+def record_holder(scope: Scope, holder: str) -> None:
+    """Log a request, and count it in limits, under its key's holder."""
     scope["state"]["facts"]["key"] = holder
     scope["state"]["client"] = f"key {holder}"
 
 
 class KeyGuard:
-    """Let nobody pass without a key, but to ask how the server is.
+    """Refuse requests without a key, except health checks.
 
-    A key stands in the header `Authorization: Bearer`; a person who gave it to the page has a
-    session instead. On the paths that are `left_open`, a later guard asks for it.
+    The key is in the header `Authorization: Bearer`, or the request belongs to a session of the web
+    page. The paths in `left_open` check the key later.
     """
 
     def __init__(
@@ -205,30 +206,30 @@ class KeyGuard:
         left_open: Collection[str],
         refuse: Refuse,
     ) -> None:
-        """Find the holder of a request's session with `session_holder`."""
+        """Use `session_holder` to find the holder of a request's session."""
         self._app, self._keys, self._refuse = app, keys, refuse
         self._session_holder, self._left_open = session_holder, left_open
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in OPEN:
+        if scope["type"] != "http" or scope["path"] in HEALTH_CHECKS:
             await self._app(scope, receive, send)
             return
         key = _bearer(Headers(scope=scope))
         if key is not None:
-            may_pass = admit(scope, self._keys, key)
+            is_allowed = admit(scope, self._keys, key)
         elif (holder := self._session_holder(scope)) is not None:
-            note_holder(scope, holder)
-            may_pass = True
+            record_holder(scope, holder)
+            is_allowed = True
         else:
-            may_pass = scope["path"] in self._left_open
-        if not may_pass:
+            is_allowed = scope["path"] in self._left_open
+        if not is_allowed:
             await self._refuse(scope, key is not None)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
 
 class BodyKeyGuard:
-    """Ask for the key on paths where it may stand in the request: LibreTranslate's."""
+    """Require a key on paths where it may be in the query or body, as in LibreTranslate's API."""
 
     def __init__(
         self,
@@ -239,7 +240,7 @@ class BodyKeyGuard:
         key_in: Callable[[str, bytes], object],
         refuse: Refuse,
     ) -> None:
-        """Find the key in a body of some content type with `key_in`."""
+        """Use `key_in` to find the key in a body, given its content type."""
         self._app, self._keys, self._refuse = app, keys, refuse
         self._paths, self._key_in = paths, key_in
 
@@ -265,3 +266,81 @@ class BodyKeyGuard:
 def _bearer(headers: Headers) -> str | None:
     scheme, _, key = headers.get("authorization", "").partition(" ")
     return key.strip() or None if scheme.lower() == "bearer" else None
+
+
+_SESSION_SECONDS = 12 * 60 * 60.0
+_MOST_PER_KEY = 16
+"""More sign-ins with a key end its oldest session."""
+
+
+class _Session(NamedTuple):
+    key_digest: str
+    ends_at: float
+
+
+class Sessions:
+    """Sessions of people who entered their key on the page: a random token in a cookie.
+
+    They are kept in memory: a restart ends all sessions.
+    """
+
+    def __init__(self, keys: Keys, proxies: TrustedProxies) -> None:
+        self._keys, self._proxies = keys, proxies
+        # By the token's hash, so that the time of a lookup reveals nothing about tokens.
+        self._sessions: dict[str, _Session] = {}
+
+    def sign_in(self, scope: Scope, key: str, answer: Response) -> bool:
+        """Start a session with a key and set its cookie; return whether the key is known."""
+        if not key or not admit(scope, self._keys, key):
+            return False
+        now, key_digest = time.monotonic(), digest_of(key)
+        live = {token: each for token, each in self._sessions.items() if each.ends_at > now}
+        of_key = [token for token, each in live.items() if each.key_digest == key_digest]
+        for token in of_key[: max(0, len(of_key) - _MOST_PER_KEY + 1)]:
+            del live[token]
+        token = secrets.token_urlsafe(32)
+        live[digest_of(token)] = _Session(key_digest, now + _SESSION_SECONDS)
+        self._sessions = live
+        # Not readable by scripts, not sent for other sites, and deleted with the browser session.
+        answer.set_cookie(
+            self._cookie(scope),
+            token,
+            httponly=True,
+            samesite="strict",
+            secure=self._is_secure(scope),
+        )
+        return True
+
+    def __len__(self) -> int:
+        """Return how many sessions are kept; expired ones are removed at the next sign-in."""
+        return len(self._sessions)
+
+    def holder(self, scope: Scope) -> str | None:
+        """Return the holder of a request's session; None if it has no valid one."""
+        token = _cookie_value(Headers(scope=scope).get("cookie", ""), self._cookie(scope))
+        session = None if token is None else self._sessions.get(digest_of(token))
+        if session is None or session.ends_at <= time.monotonic():
+            return None
+        return self._keys.holder_of_digest(session.key_digest)
+
+    def _cookie(self, scope: Scope) -> str:
+        """Return the cookie's name, with the port: browsers share cookies between a host's ports.
+
+        With the prefix __Host-, browsers accept the cookie only over TLS and from this host.
+        """
+        scheme = scheme_of(scope, self._proxies)
+        host = parse_host(Headers(scope=scope).get("host", ""), scheme)
+        name = f"headwise_session_{host.port if host else 0}"
+        return f"__Host-{name}" if self._is_secure(scope) else name
+
+    def _is_secure(self, scope: Scope) -> bool:
+        return scheme_of(scope, self._proxies) == "https"
+
+
+def _cookie_value(header: str, wanted: str) -> str | None:
+    # On some Pythons, http.cookies takes seconds for a header full of backslashes.
+    for cookie in header.split(";"):
+        name, _, value = cookie.partition("=")
+        if name.strip() == wanted:
+            return value.strip() or None
+    return None

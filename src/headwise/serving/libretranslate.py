@@ -1,18 +1,56 @@
-"""LibreTranslate's routes, for the clients that it has already: JSON, and both kinds of forms."""
+"""Translation in LibreTranslate's API: its routes, requests and answers, as JSON or forms."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from fastapi import APIRouter, Request
+from pydantic import BaseModel, Field
 
 from headwise.languages import language_name
+from headwise.serving.bodies import FORMS, checked, form_fields, is_json, media_type, read_json
 from headwise.serving.errors import ERRORS
-from headwise.serving.forms import FORMS, form_fields, media_type
 from headwise.serving.limits import Limits, RefusedError
-from headwise.serving.messages import DetectedLanguage, LibreAnswer, LibreLanguage, LibreRequest
-from headwise.serving.parsing import checked, is_json, read_json
 from headwise.serving.service import Service
+from headwise.serving.translation import translate as translate_texts
+from headwise.serving.translation_api import Texts
 from headwise.tasks.translation.translator import Translation, join
+
+
+class LibreRequest(BaseModel):
+    """LibreTranslate's request; its fields that this server does not use are ignored."""
+
+    q: Texts
+    source: str = Field(
+        description='Language code, or "auto" if only one has a model into the target.'
+    )
+    target: str = Field(description="Language code.")
+    format: str = Field("text", description='"text"; "html" is refused.')
+    alternatives: int = Field(0, ge=0, description="How many more translations to return.")
+    api_key: str | None = None
+
+
+class DetectedLanguage(BaseModel):
+    """LibreTranslate's answer to "auto". The language is not detected: the confidence is 0."""
+
+    confidence: float
+    language: str
+
+
+class LibreAnswer(BaseModel):
+    """LibreTranslate's answer: lists where `q` was one."""
+
+    translatedText: str | list[str]  # noqa: N815 - LibreTranslate's name
+    alternatives: list[str] | list[list[str]] | None = None
+    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None  # noqa: N815
+
+
+class LibreLanguage(BaseModel):
+    """A source language, and its target languages."""
+
+    code: str
+    name: str
+    targets: list[str]
+
 
 _SCHEMA = {"schema": {"$ref": "#/components/schemas/LibreRequest"}}
 _CONTENT = ("application/json", *FORMS)
@@ -20,7 +58,7 @@ _BODY = {"requestBody": {"required": True, "content": dict.fromkeys(_CONTENT, _S
 
 
 def routes(service: Service) -> APIRouter:
-    """Make the routes."""
+    """Make LibreTranslate's routes."""
     router = APIRouter(tags=["LibreTranslate"])
 
     @router.post(
@@ -38,7 +76,7 @@ def routes(service: Service) -> APIRouter:
 
     @router.get(
         "/languages",
-        summary="Languages that are translated from, each with those it is translated to",
+        summary="Source languages, each with its target languages",
         response_model=list[LibreLanguage],
         responses=ERRORS,
     )
@@ -53,15 +91,15 @@ def routes(service: Service) -> APIRouter:
 
 async def _translate(service: Service, asked: LibreRequest, request: Request) -> LibreAnswer:
     if asked.format != "text":
-        raise RefusedError(400, 'only "text" can be translated: leave the markup out, or format')
+        raise RefusedError(400, 'only the format "text" is supported: send plain text')
     most = service.limits.candidates - 1
     if asked.alternatives > most:
         raise RefusedError(400, f"alternatives may be {most} at most")
     model = service.models.between(asked.source, asked.target)
     texts = asked.q if isinstance(asked.q, list) else [asked.q]
     request.state.facts.update(model=model.name, characters=sum(map(len, texts)))
-    translations = await service.translate(
-        model, texts, request.state.client, nbest=asked.alternatives + 1
+    translations = await translate_texts(
+        service, model, texts, request.state.client, nbest=asked.alternatives + 1
     )
     answer: dict[str, Any] = {"translatedText": [each.text for each in translations]}
     if asked.alternatives:
@@ -75,7 +113,7 @@ async def _translate(service: Service, asked: LibreRequest, request: Request) ->
 
 
 def _alternatives(translation: Translation) -> list[str]:
-    """Return further translations of a text; of several sentences, each one's next at a time."""
+    """Return more translations of a text; of several sentences, the next best of each joined."""
     if not translation.parts:
         return [candidate.text for candidate in translation.candidates[1:]]
     most = max(len(part.candidates) for part in translation.parts)
@@ -83,7 +121,7 @@ def _alternatives(translation: Translation) -> list[str]:
 
 
 def fields_of(content_type: str, body: bytes, limits: Limits) -> dict[str, Any]:
-    """Return the fields of a request, which is JSON or a form as its Content-Type says."""
+    """Parse a request, which is JSON or a form according to its Content-Type."""
     if is_json(content_type):
         return read_json(body, limits)
     if media_type(content_type) in FORMS:
@@ -92,5 +130,5 @@ def fields_of(content_type: str, body: bytes, limits: Limits) -> dict[str, Any]:
 
 
 def _single(fields: Mapping[str, list[str]]) -> dict[str, Any]:
-    """Return each field's value, or values where it has more than one."""
+    """Return each field's value, or its values if it has several."""
     return {name: values[0] if len(values) == 1 else values for name, values in fields.items()}

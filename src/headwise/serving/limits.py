@@ -1,4 +1,4 @@
-"""What one request may take, and what a request that may not is told."""
+"""The limits of a server, and the error for requests beyond them."""
 
 from dataclasses import dataclass
 
@@ -7,18 +7,18 @@ from headwise.errors import RequestError
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What is served to whom; each has a value that suits a small machine."""
+    """Limits of a server; the defaults suit a small machine."""
 
     body_bytes: int = 200_000
-    """Most bytes of a request's body: as JSON, a character has twelve at most, and a key needs few.
-    To parse a megabyte would hold Python's lock for 25 ms."""
+    """Most bytes of a request's body: a character takes at most 12 in JSON. Parsing 1 MB would hold
+    the GIL for 25 ms."""
     all_bodies_bytes: int = 64_000_000
-    """Most bytes of all bodies that are being read at once."""
+    """Most bytes of all bodies whose requests are not answered yet."""
     keyless_bodies_bytes: int = 4_000_000
-    """Most bytes of all bodies that are being read from clients that have not shown a key yet,
-    where keys are in use."""
+    """Most bytes of all bodies being read from clients that have not sent a key yet, where keys are
+    in use."""
     all_answers_bytes: int = 64_000_000
-    """Most bytes of all answers that wait for their clients to take them."""
+    """Most bytes of all responses that clients have not received yet."""
     connections: int = 256
     """Most connections from one client address."""
     characters: int = 10_000
@@ -28,31 +28,31 @@ class Limits:
     candidates: int = 16
     """Widest beam and longest n-best list."""
     cost: int = 250_000
-    """Most tokens that a request may make a search write: of all hypotheses of all sentences, each
-    as long as it can become."""
+    """Most tokens that a request may generate: those of all hypotheses of all sentences at their
+    greatest length."""
     attention_weights: int = 400_000
-    """Most attention weights of an answer, a few megabytes, and of one sentence's alignment."""
+    """Most attention weights of a response (a few megabytes), and of one sentence's alignment."""
     queue: int = 1000
-    """Most sentences that wait for a model, divided among the clients that wait."""
+    """Most sentences that wait for a model, divided among the waiting clients."""
     rate: int | None = None
-    """Most characters a minute from one client; None: any number."""
+    """Most characters per minute from one client; None: unlimited."""
     requests: int = 256
-    """Most requests from one client that are answered at once."""
+    """Most concurrent requests from one client."""
     deadline: float = 30.0
-    """Seconds after which a request is given up."""
+    """Timeout of a request in seconds."""
     read_seconds: float = 10.0
-    """Seconds in which a request's header must be there, and then its body."""
+    """Seconds within which a request's header must arrive, and then its body."""
     answer_seconds: float = 60.0
-    """Seconds in which a client must take the whole answer."""
+    """Seconds within which a client must receive the whole response."""
     stop_seconds: float = 10.0
-    """Seconds that requests have to finish once the server is told to stop."""
+    """Seconds that requests have to finish once the server is stopping."""
     hang_seconds: float = 60.0
-    """Seconds without a completed step after which what computes counts as hung; not less than the
+    """Seconds without a completed step after which a model or worker counts as hung; at least the
     deadline."""
 
 
 class RefusedError(RequestError):
-    """A request that is answered with an error and, where it may come again, when."""
+    """A request that is refused with an HTTP status, and after how many seconds to retry it."""
 
     def __init__(self, status: int, sentence: str, *, retry_after: int | None = None) -> None:
         super().__init__(sentence)
@@ -60,5 +60,5 @@ class RefusedError(RequestError):
 
 
 def too_long(what: str, count: int, most: int) -> RefusedError:
-    """Say that a request has more of something than it may have."""
+    """Return the refusal of a request that has more of something than is allowed."""
     return RefusedError(413, f"{count:,} {what} are too many: send at most {most:,} in one request")

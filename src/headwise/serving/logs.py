@@ -1,4 +1,4 @@
-"""Logs as JSON, a line for each event, without anything that users wrote."""
+"""Write logs as JSON lines, one per event, without any text of users."""
 
 import json
 import logging
@@ -13,10 +13,10 @@ _LOG = logging.getLogger("headwise.serving")
 
 
 class JsonLines(logging.Formatter):
-    """Write a record as one line of JSON."""
+    """Format a record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line; of an exception it has kind and place, for its words may quote users."""
+        """Return the line; of an exception only type and traceback: its message may quote users."""
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line: dict[str, Any] = {
             "time": f"{stamp}.{int(record.msecs):03}Z",
@@ -35,12 +35,12 @@ class JsonLines(logging.Formatter):
 
 
 def log(event: str, **fields: object) -> None:
-    """Write an event."""
+    """Log an event."""
     _LOG.info(event, extra={"fields": fields})
 
 
 def log_error(event: str, **fields: object) -> None:
-    """Write an event, with the exception that is being handled."""
+    """Log an event, with the exception being handled."""
     _LOG.error(event, exc_info=True, extra={"fields": fields})
 
 

@@ -1,4 +1,4 @@
-"""The models that are served, found by name or by languages."""
+"""Find the served models by name or by languages."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -14,14 +14,14 @@ from headwise.tasks.translation.translator import Translator
 
 @dataclass(frozen=True, kw_only=True)
 class ServedModel:
-    """A model and what it is called."""
+    """A model and its name."""
 
     name: str
     translator: Translator
     card: dict[str, Any] = field(default_factory=dict)
-    """What people may want to know of it, as JSON."""
+    """Facts about it for people, as JSON."""
     workers: Workers | None = None
-    """Who searches with it; None: the translator itself."""
+    """The processes that search with it; None: the server's own."""
 
     def search(
         self,
@@ -30,7 +30,7 @@ class ServedModel:
         client_of: Callable[[int], str],
         is_bulk: bool,
     ) -> OngoingSearch:
-        """Begin a search that sentences can be added to while it goes on."""
+        """Begin a search that sentences can be added to at any time."""
         if self.workers is None:
             return self.translator.search(settings, on_ready)
         extra = self.translator.config.decode.max_extra_tokens
@@ -38,21 +38,21 @@ class ServedModel:
 
     @property
     def is_free(self) -> bool:
-        """Whether a search that begins now is computed now."""
+        """Whether a search that begins now would run at once."""
         return self.workers is not None or self.translator.is_free
 
     def shares(self) -> int:
-        """Return how many search with it."""
+        """Return how many processes search with it."""
         return 1 if self.workers is None else max(1, self.workers.num_ready)
 
     @property
     def source(self) -> str:
-        """The code of the language it translates from; empty where the run does not say."""
+        """The source language's code; empty if the run has none."""
         return self.translator.config.data.source_language
 
     @property
     def target(self) -> str:
-        """The code of the language it translates to."""
+        """The target language's code."""
         return self.translator.config.data.target_language
 
     @property
@@ -65,7 +65,7 @@ class Models:
     """All models that are served."""
 
     def __init__(self, models: Sequence[ServedModel]) -> None:
-        assert models, "a server has something to serve"
+        assert models, "no models to serve"
         self.all = tuple(models)
         self._by_name: dict[str, ServedModel] = {}
         self._by_pair: dict[tuple[str, str], ServedModel] = {}
@@ -86,9 +86,9 @@ class Models:
         return self._by_name[name]
 
     def between(self, source: str, target: str) -> ServedModel:
-        """Find the model between two languages; of several, the one that was named first.
+        """Find the model between two languages; of several, the first.
 
-        From "auto" it is the only one that there is into the target: nothing is detected.
+        From "auto" it is the only model into the target: the language is not detected.
         """
         source, target = _pair(source, target)
         if source == "auto":
@@ -98,7 +98,7 @@ class Models:
             if into:
                 raise RefusedError(
                     400,
-                    "languages are not detected, and more than one is translated into that "
+                    "languages are not detected, and there are several models into that "
                     "target: name the source",
                 )
         found = self._by_pair.get((source, target))
@@ -131,7 +131,7 @@ class Models:
         return self.between(source or "auto", target)
 
     def languages(self) -> dict[str, list[str]]:
-        """Return the languages that are translated from, with those each is translated to."""
+        """Return the source languages, each with its target languages."""
         targets: dict[str, list[str]] = {}
         for model in self._by_pair.values():
             targets.setdefault(model.source, []).append(model.target)
@@ -139,5 +139,5 @@ class Models:
 
 
 def _pair(source: str, target: str) -> tuple[str, str]:
-    """Return codes of languages as they are compared: EN is en."""
+    """Normalize language codes: EN is en."""
     return source.lower(), target.lower()

@@ -1,4 +1,4 @@
-"""The pages for people: files of the package, by their names, and a place to give a key."""
+"""The routes that belong to no task: the web page and its files, sign-in, health and metrics."""
 
 import base64
 import hashlib
@@ -6,18 +6,22 @@ from html import escape
 from importlib import resources
 
 from fastapi import APIRouter, FastAPI, Request
+from pydantic import BaseModel, Field
 from starlette.datastructures import Headers
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import Scope
 
 from headwise.inspect.explorer_files import explorer_script, explorer_style
-from headwise.serving.errors import problem
-from headwise.serving.forms import form_fields
-from headwise.serving.sessions import Sessions
+from headwise.serving.bodies import form_fields
+from headwise.serving.errors import ERRORS, problem
+from headwise.serving.keys import Sessions
+from headwise.serving.service import Service
 
 SIGN_IN = "/session"
 PAGES = ("/", "/docs")
-"""What other sites may link to."""
+"""Pages that other sites may link to."""
+
+_PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 _TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -34,6 +38,15 @@ _FILES["explorer.js"] = explorer_script().encode()
 _FILES["explorer.css"] = explorer_style().encode()
 _KEY_STYLE = _FILES.pop("key.css").decode()
 _KEY_PAGE = _FILES.pop("key.html").decode().replace("STYLE", _KEY_STYLE)
+
+
+class Status(BaseModel):
+    """The state of the server."""
+
+    status: str
+    broken: dict[str, str] | None = Field(
+        None, description="The models that cannot answer now, with the reasons."
+    )
 
 
 def routes(app: FastAPI, sessions: Sessions | None) -> APIRouter:
@@ -61,7 +74,7 @@ def routes(app: FastAPI, sessions: Sessions | None) -> APIRouter:
         fields = form_fields(request.headers.get("content-type", ""), await request.body())
         key = fields.get("api_key", [""])[0]
         if sessions is None:
-            return problem(404, "this server asks for no key")
+            return problem(404, "this server needs no key")
         answer = RedirectResponse("/", 303)
         if not sessions.sign_in(request.scope, key, answer):
             return key_page(wrong=bool(key))
@@ -70,12 +83,53 @@ def routes(app: FastAPI, sessions: Sessions | None) -> APIRouter:
     return router
 
 
+def status_routes(service: Service) -> APIRouter:
+    """Make the routes for operators: health and metrics."""
+    router = APIRouter(tags=["Status"])
+
+    @router.get(
+        "/healthz", summary="Whether the server works", response_model=Status, responses=ERRORS
+    )
+    async def health() -> Response:
+        if service.is_healthy:
+            return JSONResponse({"status": "alive"})
+        return problem(503, f"the server hangs or has crashed: {_reasons(service)}")
+
+    @router.get(
+        "/readyz", summary="Whether requests are accepted", response_model=Status, responses=ERRORS
+    )
+    async def ready() -> Response:
+        if not service.is_ready or not service.is_healthy:
+            return problem(503, f"not ready: {_reasons(service)}")
+        broken = service.broken()
+        return JSONResponse({"status": "ready"} | ({"broken": broken} if broken else {}))
+
+    @router.get(
+        "/metrics",
+        summary="Metrics for Prometheus",
+        response_class=PlainTextResponse,
+        responses=ERRORS,
+    )
+    async def metrics() -> Response:
+        return PlainTextResponse(service.metrics.render(), media_type=_PROMETHEUS)
+
+    return router
+
+
+def _reasons(service: Service) -> str:
+    """Return what is wrong, for operators."""
+    if not service.is_accepting:
+        return "starting or stopping"
+    broken = [f"{name} {reason}" for name, reason in service.broken().items()]
+    return ", ".join(broken) or "the compute thread"
+
+
 def refuse(scope: Scope, wrong: bool) -> Response:
-    """Answer somebody without a key: a person with a page to give it, a program with a sentence."""
+    """Answer a request without a valid key: with the sign-in page for browsers, else with JSON."""
     if scope["method"] == "GET" and "text/html" in Headers(scope=scope).get("accept", ""):
         return key_page(wrong=wrong)
     if wrong:
-        return problem(403, "this API key is not known here")
+        return problem(403, "unknown API key")
     return problem(
         401,
         "an API key is needed: send it as 'Authorization: Bearer KEY'",
@@ -84,7 +138,7 @@ def refuse(scope: Scope, wrong: bool) -> Response:
 
 
 def key_page(*, wrong: bool) -> Response:
-    """Return the page that asks for a key."""
+    """Return the sign-in page."""
     message = "This key is not known here." if wrong else ""
     digest = base64.b64encode(hashlib.sha256(_KEY_STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'; form-action 'self'"
@@ -94,7 +148,7 @@ def key_page(*, wrong: bool) -> Response:
         {
             "Content-Security-Policy": policy,
             "Cache-Control": "no-store",
-            # With no-referrer, browsers send the form with "Origin: null", as other sites could.
+            # With no-referrer, browsers send the form with "Origin: null", like other sites.
             "Referrer-Policy": "same-origin",
         },
         "text/html; charset=utf-8",

@@ -1,51 +1,175 @@
-"""A socket, uvicorn, and an end in good order."""
+"""Assemble the application, run it with uvicorn, and stop it gracefully."""
 
 import asyncio
 import contextlib
 import resource
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from types import FrameType
 
 import uvicorn
+from fastapi import FastAPI
+from starlette.middleware.cors import CORSMiddleware
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from headwise import __version__
 from headwise.errors import ConfigError
-from headwise.serving import logs
-from headwise.serving.app import make_app
-from headwise.serving.clients import TrustedProxies
-from headwise.serving.connections import OpenConnections
-from headwise.serving.hosts import AllowedHosts
-from headwise.serving.keys import Keys
+from headwise.serving import errors, libretranslate, logs, pages, translation_api
+from headwise.serving.bodies import BodyGuard
+from headwise.serving.client_limits import (
+    LoopTime,
+    LoopTimeMeter,
+    OpenConnections,
+    RoundRobinGuard,
+    UnsentResponses,
+)
+from headwise.serving.clients import AllowedHosts, OriginGuard, TrustedProxies
+from headwise.serving.compute import ComputeThread
+from headwise.serving.keys import BodyKeyGuard, KeyGuard, Keys, Sessions
 from headwise.serving.limits import Limits
 from headwise.serving.logs import log
-from headwise.serving.loop_time import LoopTime, Metered
-from headwise.serving.metrics import Metrics
 from headwise.serving.models import Models, ServedModel
-from headwise.serving.protocol import GuardedProtocol
+from headwise.serving.observation import Metrics, Observer
+from headwise.serving.protocol import GuardedProtocol, TlsProtocol
 from headwise.serving.service import Service
-from headwise.serving.tls import TlsProtocol
-from headwise.serving.unsent import UnsentAnswers
+from headwise.serving.translation import check_recipe
 from headwise.signals import StopWishes
+
+_KEY_IN_BODY = ("/translate", "/languages")
+_REQUESTS = (
+    translation_api.TranslateRequest,
+    translation_api.AttentionRequest,
+    libretranslate.LibreRequest,
+)
+
+
+def make_app(
+    service: Service,
+    keys: Keys | None = None,
+    origins: Sequence[str] = (),
+    *,
+    hosts: AllowedHosts | None = None,
+    proxies: TrustedProxies | None = None,
+) -> ASGIApp:
+    """Make the application: routes within guards; pages from `origins` may use it, too."""
+    proxies = proxies or TrustedProxies()
+    sessions = None if keys is None else Sessions(keys, proxies)
+    guarded = _without_cookies_and_query(make_routes(service, sessions))
+    if keys is None or sessions is None:
+        guarded = BodyGuard(RoundRobinGuard(guarded), service.limits)
+    else:
+
+        def key_in(content_type: str, body: bytes) -> object:
+            return libretranslate.fields_of(content_type, body, service.limits).get("api_key")
+
+        guarded = BodyKeyGuard(
+            guarded, keys, paths=_KEY_IN_BODY, key_in=key_in, refuse=pages.refuse
+        )
+        guarded = BodyGuard(RoundRobinGuard(guarded), service.limits, has_keys=True)
+        # Before any body is read, except where the key may be in the body.
+        guarded = KeyGuard(
+            guarded,
+            keys,
+            session_holder=sessions.holder,
+            left_open=(*_KEY_IN_BODY, pages.SIGN_IN),
+            refuse=pages.refuse,
+        )
+    if origins:
+        guarded = CORSMiddleware(
+            guarded,
+            allow_origins=list(origins),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type"],
+        )
+    guarded = OriginGuard(
+        guarded,
+        hosts=hosts or AllowedHosts(),
+        origins=origins,
+        proxies=proxies,
+        pages=pages.PAGES,
+    )
+    return Observer(guarded, service.metrics, proxies, is_accepting=lambda: service.is_accepting)
+
+
+def make_routes(service: Service, sessions: Sessions | None) -> FastAPI:
+    """Make the routes alone; with `sessions`, those of a server that requires keys."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await service.start()
+        yield
+        service.close()
+
+    app = FastAPI(
+        title="Headwise",
+        version=__version__,
+        description="Translation by trained Transformers.",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,  # They would use the request's Host.
+        lifespan=lifespan,
+    )
+    errors.install(app)
+    app.include_router(translation_api.routes(service))
+    app.include_router(libretranslate.routes(service))
+    app.include_router(pages.status_routes(service))
+    app.include_router(pages.routes(app, sessions))
+    _describe(app, has_keys=sessions is not None)
+    return app
+
+
+def _describe(app: FastAPI, *, has_keys: bool) -> None:
+    """Add to the OpenAPI description what FastAPI cannot know."""
+    schema = app.openapi()
+    components = schema["components"]
+    for kind in _REQUESTS:
+        components["schemas"][kind.__name__] = kind.model_json_schema()
+    if has_keys:
+        components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        for path, operations in schema["paths"].items():
+            for operation in operations.values():
+                if path not in ("/healthz", "/readyz"):
+                    operation["security"] = [{"key": []}]
+
+
+def _without_cookies_and_query(app: ASGIApp) -> ASGIApp:
+    """Hide cookies and query from the routes: only the guards use them.
+
+    FastAPI parses both for every route, and on some Pythons its cookie parser takes seconds for a
+    header full of backslashes.
+    """
+
+    async def bare(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            headers = [header for header in scope["headers"] if header[0] != b"cookie"]
+            # Changed in place: FastAPI adds the route to this scope, for the Observer.
+            scope.update(headers=headers, query_string=b"")
+        await app(scope, receive, send)
+
+    return bare
+
 
 _SPARE_FILES = 100
 """Open files that are not connections: libraries, weights, logs."""
 
-_LAST_ANSWER_SECONDS = 0.5
-"""How long answers to requests that were given up have to leave."""
+_LAST_RESPONSE_SECONDS = 0.5
+"""How long responses to cancelled requests may take to be sent."""
 
 
 class Server(uvicorn.Server):
-    """uvicorn's server, which is not ready from the moment that it is told to stop."""
+    """uvicorn's server, which accepts no requests from its first stop signal on."""
 
     def __init__(self, config: uvicorn.Config, service: Service, *, scheme: str) -> None:
         super().__init__(config)
-        self._service, self.scheme = service, scheme
-        self._wishes = StopWishes()
+        self.service, self.scheme = service, scheme
+        self._signals = StopWishes()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.on_started: Callable[[], None] = lambda: None
-        """Is called once requests are answered."""
+        """Called once requests are accepted."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
@@ -53,32 +177,35 @@ class Server(uvicorn.Server):
         self.on_started()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        self._service.stop_accepting()
-        insists = self._wishes.insists()
+        self.service.stop_accepting()
+        is_repeat = self._signals.insists()
         if not self.should_exit:
             super().handle_exit(sig, frame)
-        elif insists and self._loop is not None:
-            # Not uvicorn's way, which ends requests without an answer.
-            self._loop.call_soon_threadsafe(self._give_up)
+        elif is_repeat and self._loop is not None:
+            # uvicorn would end requests without a response.
+            self._loop.call_soon_threadsafe(self._cancel_requests)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        self._service.stop_accepting()
+        self.service.stop_accepting()
         log("stopping")
-        asyncio.get_running_loop().call_later(self._service.limits.stop_seconds, self._give_up)
+        asyncio.get_running_loop().call_later(
+            self.service.limits.stop_seconds, self._cancel_requests
+        )
         await super().shutdown(sockets)
 
-    def _give_up(self) -> None:
-        """Answer the requests that are still here that they are given up, and hang up."""
-        self._service.give_up()
-        asyncio.get_running_loop().call_later(_LAST_ANSWER_SECONDS, self._hang_up)
+    def _cancel_requests(self) -> None:
+        """Refuse the requests in progress, then close all connections."""
+        self.service.cancel_requests()
+        asyncio.get_running_loop().call_later(_LAST_RESPONSE_SECONDS, self._close_connections)
 
-    def _hang_up(self) -> None:
+    def _close_connections(self) -> None:
         for connection in list(self.server_state.connections):
             connection.transport.abort()
 
 
 def make_server(
     models: Sequence[ServedModel],
+    compute: ComputeThread,
     *,
     limits: Limits | None = None,
     keys: Keys | None = None,
@@ -87,15 +214,19 @@ def make_server(
     proxies: TrustedProxies | None = None,
     tls: ssl.SSLContext | None = None,
 ) -> Server:
-    """Make a server that is told its sockets when it is run."""
-    service = Service(Models(models), limits or Limits(), Metrics())
+    """Make a server; it gets its sockets when it is run."""
+    limits = limits or Limits()
+    known = Models(models)
+    for model in known.all:
+        check_recipe(model, limits)
+    service = Service(known, limits, Metrics(), compute)
     time_of_clients = LoopTime(proxies or TrustedProxies())
 
     class Protocol(GuardedProtocol):
         read_seconds = service.limits.read_seconds
         answer_seconds = service.limits.answer_seconds
         loop_time = time_of_clients
-        unsent_answers = UnsentAnswers(service.limits.all_answers_bytes)
+        unsent_responses = UnsentResponses(service.limits.all_answers_bytes)
         open_connections = OpenConnections(
             most=_raise_file_limit() - _SPARE_FILES,
             most_per_client=service.limits.connections,
@@ -106,7 +237,9 @@ def make_server(
     if tls is not None:
         protocol = type("Tls", (TlsProtocol,), {"context": tls, "http": Protocol})
     config = uvicorn.Config(
-        Metered(make_app(service, keys, origins, hosts=hosts, proxies=proxies), time_of_clients),
+        LoopTimeMeter(
+            make_app(service, keys, origins, hosts=hosts, proxies=proxies), time_of_clients
+        ),
         http=protocol,
         ws="none",
         loop="asyncio",
@@ -116,9 +249,9 @@ def make_server(
         server_header=False,
         proxy_headers=False,
         backlog=2048,
-        # Longer than proxies keep a connection, or one would be closed just as they use it.
+        # Longer than proxies keep a connection: else it might be closed just as they use it.
         timeout_keep_alive=65,
-        # After its requests were given up, which takes a moment.
+        # After requests in progress are cancelled.
         timeout_graceful_shutdown=int(service.limits.stop_seconds) + 2,
         h11_max_incomplete_event_size=32 * 1024,
     )
@@ -126,7 +259,7 @@ def make_server(
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Open the socket that requests come to; port 0 is any that is free."""
+    """Open the listening socket; port 0 is any free port."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -143,7 +276,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def exposure_warnings(listener: socket.socket, *, has_tls: bool, has_keys: bool) -> list[str]:
-    """Return what is risky about a socket that other machines can reach."""
+    """Return warnings about a socket that other machines can reach."""
     host = listener.getsockname()[0]
     if ip_address(host.partition("%")[0]).is_loopback:
         return []
@@ -161,7 +294,7 @@ def exposure_warnings(listener: socket.socket, *, has_tls: bool, has_keys: bool)
 
 
 def serve(server: Server, listener: socket.socket, on_ready: Callable[[str], None]) -> None:
-    """Serve until told to stop; `on_ready` is told the address as soon as it answers."""
+    """Serve until stopped by a signal; call `on_ready` with the address once it answers."""
     logs.configure()
     host, port = listener.getsockname()[:2]
     address = f"{server.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
@@ -175,9 +308,9 @@ def serve(server: Server, listener: socket.socket, on_ready: Callable[[str], Non
 
 
 def _raise_file_limit() -> int:
-    """Let this process have as many files open as it may; return how many."""
+    """Raise this process's limit of open files as far as allowed; return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    # More connections than this would rather be an attack than a need.
+    # More connections than this are more likely an attack.
     most = 16_384 if hard == resource.RLIM_INFINITY else min(hard, 16_384)
     if soft == resource.RLIM_INFINITY or soft >= most:
         return most

@@ -1,7 +1,7 @@
-"""A process that searches for translations, with its share of the cores.
+"""A worker process that searches, and the messages between it and the server.
 
-`workers.py` starts it, sends it sentences and is sent what was found for them. It ends with the
-connection between them, however that came to its end.
+`workers.py` starts it, sends it commands and receives events. It exits when the connection is
+closed.
 """
 
 import pickle
@@ -25,110 +25,110 @@ from headwise.decoding import Found, SearchSettings
 from headwise.model import Transformer
 from headwise.runs.tensors import read_tensors
 from headwise.serving import logs
-from headwise.serving.compute import step_back
+from headwise.serving.compute import lower_priority
 from headwise.serving.fairness import Turns
 from headwise.tasks.translation.torch_engine import TorchEngine, TorchSearch
 
 _PIECE = 1 << 16
 _LENGTH = struct.Struct("!I")
 _ALIVE_SECONDS = 1.0
-"""How often a worker with something to do says that it is alive."""
+"""How often a busy worker sends an event, at least."""
 
 
 @dataclass(frozen=True)
 class SearchKey:
-    """What sentences that are searched for together have in common."""
+    """Identifies a search: the properties that its sentences share."""
 
     number: int
-    """Which of the server's searches it is: there may be several with the same settings."""
+    """The number of the server's search: several may have the same settings."""
     model: str
     settings: SearchSettings
     max_extra_tokens: int
     is_bulk: bool
-    """Whether it is for clients with much under way."""
+    """Whether it is for clients with much in progress."""
 
 
 @dataclass(frozen=True)
 class Load:
-    """An order to load a model."""
+    """Command: load a model."""
 
     name: str
     config: ModelConfig
     vocab: Vocab
     weights: int
-    """The number of a file that was open when the process was started."""
+    """The file descriptor of its weights, which the process inherits."""
 
 
 @dataclass(frozen=True)
 class Add:
-    """An order to search for some sentences, known by their numbers."""
+    """Command: search for some sentences, identified by numbers."""
 
     key: SearchKey
     sources: dict[int, list[int]]
     clients: dict[int, str]
-    """Which client each sentence is for."""
+    """The client of each sentence."""
 
 
 @dataclass(frozen=True)
 class Drop:
-    """An order to give up some sentences."""
+    """Command: drop some sentences."""
 
     numbers: Sequence[int]
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """News: a model is there."""
+    """Event: a model is loaded."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Done:
-    """News: what was found for some sentences."""
+    """Event: some sentences are done, with their hypotheses."""
 
     found: Found
 
 
 @dataclass(frozen=True)
 class Dropped:
-    """News: some sentences were given up, as ordered."""
+    """Event: some sentences are dropped, as commanded."""
 
     numbers: Sequence[int]
 
 
 @dataclass(frozen=True)
 class Alive:
-    """News: steps are being taken, though nothing was found for a while."""
+    """Event: the worker is taking steps, though nothing is done."""
 
 
 @dataclass(frozen=True)
 class Failed:
-    """News: some sentences could not be searched for. Why was logged."""
+    """Event: the search for some sentences failed. The worker logs the error."""
 
     numbers: list[int]
 
 
-Order = Load | Add | Drop
-News = Loaded | Done | Dropped | Alive | Failed
+Command = Load | Add | Drop
+Event = Loaded | Done | Dropped | Alive | Failed
 
 
-def packed(message: Order | News) -> bytes:
-    """Return a message as it is sent."""
+def encode_message(message: Command | Event) -> bytes:
+    """Encode a message for the connection."""
     content = pickle.dumps(message)
     return _LENGTH.pack(len(content)) + content
 
 
-class Inbox:
-    """Messages, out of the bytes of them that have come."""
+class MessageDecoder:
+    """Decode messages from the bytes that have arrived."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
 
     def feed(self, data: bytes) -> list[Any]:
-        """Return the messages that are whole by what has just come.
+        """Add received bytes; return the messages that are now complete.
 
-        They are from a process of our own that nobody else can talk to: to unpickle them is safe.
+        Unpickling is safe here: only our own process can write to the connection.
         """
         self._bytes += data
         messages = []
@@ -145,14 +145,14 @@ class Inbox:
 class _Running:
     search: TorchSearch
     waiting: dict[int, list[int]] = field(default_factory=dict)
-    """Who has not joined yet."""
+    """Sentences that have not joined the search yet."""
     tokens: dict[int, tuple[str, int]] = field(default_factory=dict)
-    """The client and the size of each sentence that was not found yet."""
+    """The client and the size of each sentence that is not done."""
     turn: int = 0
-    """When it was last its turn."""
+    """The number of its last turn."""
 
     def clients(self) -> Counter[str]:
-        """Return how much of the search is each client's."""
+        """Return how many tokens of the search belong to each client."""
         sizes: Counter[str] = Counter()
         for client, tokens in self.tokens.values():
             sizes[client] += tokens
@@ -160,82 +160,80 @@ class _Running:
 
 
 class Worker:
-    """Every search that this process does, a step at a time.
+    """All searches of this process, one step at a time, in the same order as in `batching.py`."""
 
-    Whose turn it is, is decided as in the server (`batching.py`).
-    """
-
-    def __init__(self, connection: socket.socket) -> None:
-        self._connection, self._inbox = connection, Inbox()
-        self._engines: dict[str, TorchEngine] = {}
+    def __init__(self, connection: socket.socket, engines: dict[str, TorchEngine]) -> None:
+        """Search with `engines`, by model name, and with those that commands load."""
+        self._connection, self._decoder = connection, MessageDecoder()
+        self._engines = engines
         self._searches: dict[SearchKey, _Running] = {}
         self._turns, self._numbers = Turns(), count()
-        self._said_at = 0.0
+        self._sent_at = 0.0
 
     def run(self) -> None:
-        """Do as told until there is nobody left to tell."""
-        coming = select.poll()  # The number of a connection may be too high for `select`.
-        coming.register(self._connection, select.POLLIN)
+        """Handle commands and search until the connection is closed."""
+        incoming = select.poll()  # `select` is limited to file descriptors below 1024.
+        incoming.register(self._connection, select.POLLIN)
         while True:
-            # With nothing to do, wait until something comes.
-            patience = 0 if self._searches else None
-            while coming.poll(patience):
+            # With nothing to do, block until a command arrives.
+            timeout = 0 if self._searches else None
+            while incoming.poll(timeout):
                 data = self._connection.recv(_PIECE)
                 if not data:
                     return
-                for order in self._inbox.feed(data):
-                    self._obey(order)
-                patience = 0
+                for command in self._decoder.feed(data):
+                    self._handle(command)
+                timeout = 0
             if self._searches:
-                self._go_on(min(self._searches, key=self._place))
+                self._advance(min(self._searches, key=self._priority))
 
-    def _obey(self, order: Order) -> None:
-        if isinstance(order, Load):
-            self._load(order)
-        elif isinstance(order, Add):
-            self._add(order)
+    def _handle(self, command: Command) -> None:
+        if isinstance(command, Load):
+            self._load(command)
+        elif isinstance(command, Add):
+            self._add(command)
         else:
-            self._drop(order)
+            self._drop(command)
 
-    def _load(self, order: Load) -> None:
-        weights = read_tensors(Path(f"/dev/fd/{order.weights}"))
-        model = Transformer(order.config, order.vocab)
+    def _load(self, command: Load) -> None:
+        weights = read_tensors(Path(f"/dev/fd/{command.weights}"))
+        model = Transformer(command.config, command.vocab)
         for name, parameter in model.named_parameters():
             parameter.data = weights[name]  # Mapped, not copied: all workers share the memory.
-        self._engines[order.name] = TorchEngine(model)
-        self._say(Loaded(order.name))
+        self._engines[command.name] = TorchEngine(model)
+        self._send(Loaded(command.name))
 
-    def _add(self, order: Add) -> None:
-        running = self._searches.get(order.key)
+    def _add(self, command: Add) -> None:
+        running = self._searches.get(command.key)
         if running is None:
-            engine = self._engines[order.key.model]
-            search = engine.search(order.key.settings, order.key.max_extra_tokens)
-            running = self._searches[order.key] = _Running(search)
-        running.waiting.update(order.sources)
-        for number, ids in order.sources.items():
-            client = order.clients[number]
+            engine = self._engines[command.key.model]
+            search = engine.search(command.key.settings, command.key.max_extra_tokens)
+            running = self._searches[command.key] = _Running(search)
+        running.waiting.update(command.sources)
+        for number, ids in command.sources.items():
+            client = command.clients[number]
             self._turns.wake(client)
-            running.tokens[number] = client, (len(ids) + 1) * order.key.settings.beam
+            running.tokens[number] = client, (len(ids) + 1) * command.key.settings.beam
 
-    def _drop(self, order: Drop) -> None:
+    def _drop(self, command: Drop) -> None:
         for key, running in list(self._searches.items()):
-            unwanted = running.tokens.keys() & set(order.numbers)
+            unwanted = running.tokens.keys() & set(command.numbers)
             for number in unwanted:
                 running.waiting.pop(number, None)
                 del running.tokens[number]
             running.search.drop(unwanted)
             if not running.tokens:
                 del self._searches[key]
-        self._say(Dropped(order.numbers))
+        self._send(Dropped(command.numbers))
 
-    def _place(self, key: SearchKey) -> tuple[tuple[float, float], int]:
-        """Return what decides whose turn it is; a client's own searches take turns."""
+    def _priority(self, key: SearchKey) -> tuple[tuple[float, float], int]:
+        """Return the priority of a search; a client's own searches take turns."""
         running = self._searches[key]
         clients = (client for client, _ in running.tokens.values())
-        return self._turns.place(clients, is_bulk=key.is_bulk), running.turn
+        return self._turns.priority(clients, is_bulk=key.is_bulk), running.turn
 
-    def _go_on(self, key: SearchKey) -> None:
-        """Let newcomers join a search, and take one step of it."""
+    def _advance(self, key: SearchKey) -> None:
+        """Add waiting sentences to a search, and take one step of it."""
         running, began = self._searches[key], time.perf_counter()
         search, running.turn = running.search, next(self._numbers)
         try:
@@ -243,10 +241,10 @@ class Worker:
                 search.add(running.waiting)
                 running.waiting = {}
             found = search.advance()
-        except Exception:  # Whatever it is, it is this search's: others go on.
+        except Exception:  # Fails this search only.
             logs.log_error("a search has failed", model=key.model)
             del self._searches[key]
-            self._say(Failed(sorted(running.tokens)))
+            self._send(Failed(sorted(running.tokens)))
             return
         seconds = time.perf_counter() - began
         self._turns.charge(running.clients(), seconds, is_bulk=key.is_bulk)
@@ -255,20 +253,20 @@ class Worker:
         if not running.tokens:
             del self._searches[key]
         if found:
-            self._say(Done(found))
-        elif time.monotonic() - self._said_at > _ALIVE_SECONDS:
-            self._say(Alive())
+            self._send(Done(found))
+        elif time.monotonic() - self._sent_at > _ALIVE_SECONDS:
+            self._send(Alive())
 
-    def _say(self, news: News) -> None:
-        self._said_at = time.monotonic()
-        self._connection.sendall(packed(news))
+    def _send(self, event: Event) -> None:
+        self._sent_at = time.monotonic()
+        self._connection.sendall(encode_message(event))
 
 
 def main() -> None:
-    """Work for whoever has the other end of a connection, given by its number."""
+    """Run a worker on a connection, given by its file descriptor."""
     logs.configure()
-    step_back()
+    lower_priority()
     connection = socket.socket(fileno=int(sys.argv[1]))
     torch.set_num_threads(int(sys.argv[2]))
-    with suppress(ConnectionError):  # Whoever started this has ended: nobody waits for anything.
-        Worker(connection).run()
+    with suppress(ConnectionError):  # The server has ended.
+        Worker(connection, {}).run()

@@ -1,17 +1,13 @@
-"""Processes that search for translations, started, looked after and ended by the server.
+"""Start, supervise and end the worker processes, and divide searches among them.
 
-Python lets one thread of a process run at a time, and small steps gain little from several cores.
-So where many clients ask, several processes with few cores each do more than one with all of them.
+Python runs one thread of a process at a time, and small steps gain little from several cores. So
+for many clients, several processes with few cores each do more than one with all of them.
 """
 
 import asyncio
 import itertools
-import signal
-import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -33,131 +29,34 @@ from headwise.serving.worker import (
     Done,
     Drop,
     Dropped,
-    Inbox,
+    Event,
     Load,
     Loaded,
-    News,
-    Order,
     SearchKey,
-    packed,
+    encode_message,
 )
+from headwise.serving.worker_process import Assigned, WorkerProcess
 from headwise.tasks.translation.engine import LostError
 
 _START_SECONDS = 300.0
 _STOP_SECONDS = 2.0
-_LOOK_SECONDS = 0.05
-_MOST_LOOKS = 100
-"""How often it is looked whether a worker that has hung up has ended in its own way, which tells
-more than ours."""
+_POLL_SECONDS = 0.05
+_MOST_POLLS = 100
+"""How often to check whether a disconnected worker has exited by itself, before it is killed: its
+own exit code tells more."""
 _MOST_DOUBLINGS = 5
-"""A worker that ends as soon as it has started is started again after 1, 2, 4, ... 32 seconds."""
-
-
-class _Link(asyncio.Protocol):
-    """What a worker says, in the event loop."""
-
-    def __init__(self, inbox: Inbox, take: Callable[[News], None]) -> None:
-        self._inbox, self._take = inbox, take
-        self.lost = asyncio.Event()
-
-    def data_received(self, data: bytes) -> None:
-        for news in self._inbox.feed(data):
-            self._take(news)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self.lost.set()
-
-
-class _Worker:
-    """One process, as the server sees it."""
-
-    transport: asyncio.Transport
-    link: _Link
-
-    def __init__(self, threads: int, files: Sequence[int]) -> None:
-        self._threads, self._files = threads, files
-        self.failures = 0
-        """How often it has ended since it was last ready."""
-        self.start()
-
-    def start(self) -> None:
-        """Start the process; what it was before is forgotten."""
-        self.loaded: set[str] = set()
-        self.under_way: dict[int, tuple[WorkerSearch, int, int]] = {}
-        """Whose each sentence is, the number it has there, and its tokens."""
-        self.given_up: dict[int, int] = {}
-        """The tokens of those that it was told to give up, and has not said that it has."""
-        self.heard_at = time.monotonic()
-        """When it last said something, or was given something to do after it had nothing."""
-        self.inbox = Inbox()
-        self.connection, theirs = socket.socketpair()
-        # Ctrl-C and the like go to all processes; only the server decides when the work ends. What
-        # is blocked here is blocked there, from the first moment on.
-        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-        try:
-            self.process = subprocess.Popen(  # noqa: S603 - our own program
-                [
-                    sys.executable,
-                    "-P",  # Nothing from the directory that the server was started in.
-                    "-c",
-                    "from headwise.serving.worker import main; main()",
-                    str(theirs.fileno()),
-                    str(self._threads),
-                ],
-                pass_fds=[theirs.fileno(), *self._files],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-            )
-        except OSError:
-            self.connection.close()
-            raise
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-            theirs.close()
-
-    @property
-    def tokens(self) -> int:
-        """How much it has to do, as far as is known.
-
-        What it was told to give up counts until it says so: else one that has come to a stop would
-        seem to have nothing to do, and be given everything.
-        """
-        under_way = sum(tokens for _, _, tokens in self.under_way.values())
-        return under_way + sum(self.given_up.values())
-
-    def send(self, order: Order) -> None:
-        """Tell the process something, as soon as it listens."""
-        self.transport.write(packed(order))
-
-    def begin(self, number: int, search: "WorkerSearch", theirs: int, tokens: int) -> None:
-        """Note that a sentence is given to it."""
-        if not self.under_way and not self.given_up:
-            self.heard_at = time.monotonic()
-        self.under_way[number] = (search, theirs, tokens)
-
-    def is_silent(self, seconds: float, is_loading: bool) -> bool:
-        """Return whether it has something to do, and has said nothing for so long."""
-        is_busy = bool(is_loading or self.under_way or self.given_up)
-        return is_busy and time.monotonic() - self.heard_at > seconds
-
-    def end(self, seconds: float) -> None:
-        """Let the process end by itself, for which it has so long since its connection did."""
-        try:
-            self.process.wait(max(0, seconds))
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+"""A worker that ends while starting is started again after 1, 2, 4, ... 32 seconds."""
 
 
 class Workers:
-    """As many processes as wanted, each with all models, while the block runs."""
+    """A context manager for worker processes, each of which has all models."""
 
     def __init__(self, count: int, models: Mapping[str, Transformer]) -> None:
         self._count, self._models = count, models
-        self._orders: list[Load] = []
+        self._loads: list[Load] = []
         self._numbers = itertools.count()
         self._searches = itertools.count()
-        self._workers: list[_Worker] = []
+        self.processes: list[WorkerProcess] = []
         self._watching: list[asyncio.Task[None]] = []
         self._files = ExitStack()
 
@@ -182,66 +81,66 @@ class Workers:
     def _start(self) -> None:
         for name, model in self._models.items():
             weights = self._files.enter_context(_weights(model))
-            self._orders.append(Load(name, model.config, model.vocab, weights.fileno()))
-        files = [order.weights for order in self._orders]
+            self._loads.append(Load(name, model.config, model.vocab, weights.fileno()))
+        files = [load.weights for load in self._loads]
         try:
             for _ in range(self._count):
-                self._workers.append(_Worker(max(1, num_cores() // self._count), files))
+                self.processes.append(WorkerProcess(max(1, num_cores() // self._count), files))
         except OSError as error:
             raise ConfigError(f"cannot start {self._count} workers: {error.strerror}") from error
-        for worker in self._workers:
+        for worker in self.processes:
             worker.connection.settimeout(_START_SECONDS)
             try:
-                worker.connection.sendall(b"".join(map(packed, self._orders)))
+                worker.connection.sendall(b"".join(map(encode_message, self._loads)))
                 while not self._is_ready(worker):
                     if not (data := worker.connection.recv(1 << 16)):
                         raise ConnectionResetError
-                    for news in worker.inbox.feed(data):
-                        self._take(worker, news)
+                    for event in worker.decoder.feed(data):
+                        self.handle(worker, event)
             except OSError as error:
                 raise ConfigError(
-                    "a process that was to search has ended before it was ready: try --workers 1"
+                    "a worker process has ended before it was ready: try --workers 1"
                 ) from error
 
     def _close(self, seconds: float) -> None:
-        for worker in self._workers:
+        for worker in self.processes:
             worker.connection.close()
         until = time.monotonic() + seconds
-        for worker in self._workers:
+        for worker in self.processes:
             worker.end(until - time.monotonic())
         self._files.close()
 
     async def watch(self, hang_seconds: float) -> None:
-        """Take what they say, from now on, in the event loop that runs.
+        """Handle the workers' events from now on, in the running event loop.
 
-        A worker with something to do that is silent for `hang_seconds` is killed and replaced.
+        A busy worker that sends no event for `hang_seconds` is killed and replaced.
         """
-        for worker in self._workers:
-            await self._connect(worker)
-            self._watching.append(asyncio.create_task(self._look_after(worker)))
-        self._watching.append(asyncio.create_task(self._watch_silent(hang_seconds)))
+        for worker in self.processes:
+            await worker.connect(partial(self.handle, worker))
+            self._watching.append(asyncio.create_task(self._restart_whenever_ended(worker)))
+        self._watching.append(asyncio.create_task(self._kill_hung_repeatedly(hang_seconds)))
 
-    def kill_silent(self, seconds: float) -> None:
-        """Kill the workers that hang; `watch` has them replaced."""
-        for worker in self._workers:
+    def kill_hung(self, seconds: float) -> None:
+        """Kill busy workers that have sent no event for so long; `watch` replaces them."""
+        for worker in self.processes:
             is_loading = not self._is_ready(worker)
-            hangs = worker.is_silent(_START_SECONDS if is_loading else seconds, is_loading)
+            hangs = worker.is_hung(_START_SECONDS if is_loading else seconds, is_loading)
             if hangs and worker.process.poll() is None:
                 log("a worker hangs, and is killed")
                 worker.process.kill()
 
     def unwatch(self) -> None:
-        """Take no more of what they say; they may end."""
+        """Stop handling events; close the connections."""
         for task in self._watching:
             task.cancel()
         self._watching.clear()
-        for worker in self._workers:
+        for worker in self.processes:
             worker.transport.abort()
 
     @property
     def num_ready(self) -> int:
-        """How many there are to search."""
-        return sum(map(self._is_ready, self._workers))
+        """How many workers have loaded all models."""
+        return sum(map(self._is_ready, self.processes))
 
     def search(
         self,
@@ -252,84 +151,76 @@ class Workers:
         client_of: Callable[[int], str],
         is_bulk: bool,
     ) -> "WorkerSearch":
-        """Begin a search that the workers share; each shares its time among the clients."""
+        """Begin a search that is divided among the workers."""
         key = SearchKey(next(self._searches), model, settings, max_extra_tokens, is_bulk)
         return WorkerSearch(self, key, on_ready, client_of)
 
     def add(
         self, search: "WorkerSearch", sources: Mapping[int, list[int]]
-    ) -> dict[int, tuple[_Worker, int]]:
-        """Give each sentence to whoever has least to do; return by whom and as what it is known."""
-        # Who has not even read what it was sent, for so long that it piles up, is given no more.
-        listening = {
+    ) -> dict[int, tuple[WorkerProcess, int]]:
+        """Send each sentence to the worker with least to do; return the worker and its number."""
+        # A worker that does not read its commands gets no more.
+        available = {
             worker: worker.tokens
-            for worker in self._workers
-            if self._is_ready(worker) and not worker.transport.get_write_buffer_size()
+            for worker in self.processes
+            if self._is_ready(worker) and worker.is_reading
         }
-        if not listening:
+        if not available:
             raise _refusal("all workers are busy" if self.num_ready else "all workers have ended")
-        places: dict[int, tuple[_Worker, int]] = {}
-        orders: dict[_Worker, Add] = {}
+        places: dict[int, tuple[WorkerProcess, int]] = {}
+        commands: dict[WorkerProcess, Add] = {}
         for number, ids in sources.items():
-            worker = min(listening, key=lambda each: listening[each])
+            worker = min(available, key=lambda each: available[each])
             ours, tokens = next(self._numbers), (len(ids) + 1) * search.key.settings.beam
-            listening[worker] += tokens
-            worker.begin(ours, search, number, tokens)
+            available[worker] += tokens
+            worker.assign(ours, Assigned(search, number, tokens))
             places[number] = (worker, ours)
-            order = orders.setdefault(worker, Add(search.key, {}, {}))
-            order.sources[ours], order.clients[ours] = ids, search.client_of(number)
-        for worker, order in orders.items():
-            worker.send(order)
+            command = commands.setdefault(worker, Add(search.key, {}, {}))
+            command.sources[ours], command.clients[ours] = ids, search.client_of(number)
+        for worker, command in commands.items():
+            worker.send(command)
         return places
 
-    def drop(self, places: Collection[tuple[_Worker, int]]) -> None:
-        """Give up sentences."""
-        orders: dict[_Worker, list[int]] = {}
+    def drop(self, places: Collection[tuple[WorkerProcess, int]]) -> None:
+        """Drop sentences, given by worker and number."""
+        unwanted: dict[WorkerProcess, list[int]] = {}
         for worker, number in places:
-            if (place := worker.under_way.pop(number, None)) is not None:
-                worker.given_up[number] = place[2]
-                orders.setdefault(worker, []).append(number)
-        for worker, unwanted in orders.items():
-            worker.send(Drop(unwanted))
+            if (sentence := worker.in_progress.pop(number, None)) is not None:
+                worker.dropping[number] = sentence.tokens
+                unwanted.setdefault(worker, []).append(number)
+        for worker, numbers in unwanted.items():
+            worker.send(Drop(numbers))
 
-    def _is_ready(self, worker: _Worker) -> bool:
+    def _is_ready(self, worker: WorkerProcess) -> bool:
         return len(worker.loaded) == len(self._models)
 
-    async def _connect(self, worker: _Worker) -> None:
-        worker.connection.setblocking(False)
-        worker.link = _Link(worker.inbox, partial(self._take, worker))
-        worker.transport, _ = await asyncio.get_running_loop().create_unix_connection(
-            lambda: worker.link, sock=worker.connection
-        )
-
-    async def _look_after(self, worker: _Worker) -> None:
-        """Have a worker start again whenever it has ended."""
+    async def _restart_whenever_ended(self, worker: WorkerProcess) -> None:
         while True:
             await worker.link.lost.wait()
-            self._lose(worker)
-            for _ in range(_MOST_LOOKS):
+            self._fail_all(worker)
+            for _ in range(_MOST_POLLS):
                 if worker.process.poll() is not None:
                     break
-                await asyncio.sleep(_LOOK_SECONDS)
+                await asyncio.sleep(_POLL_SECONDS)
             worker.end(0)
             log("a worker has ended", code=worker.process.returncode)
             while not await self._start_again(worker):
                 pass
 
-    async def _watch_silent(self, seconds: float) -> None:
+    async def _kill_hung_repeatedly(self, seconds: float) -> None:
         while True:
             await asyncio.sleep(seconds / 4)
-            self.kill_silent(seconds)
+            self.kill_hung(seconds)
 
-    def _lose(self, worker: _Worker) -> None:
-        """Note that a worker has ended, and what it had under way with it."""
-        lost = list(worker.under_way.values())
-        worker.under_way.clear()
+    def _fail_all(self, worker: WorkerProcess) -> None:
+        """Fail the sentences of a worker that has ended."""
+        lost = list(worker.in_progress.values())
+        worker.in_progress.clear()
         worker.loaded.clear()
-        for search, number, _ in lost:
-            search.lose(number, _refusal("a worker has ended"))
+        for each in lost:
+            each.search.fail(each.number, _refusal("a worker has ended"))
 
-    async def _start_again(self, worker: _Worker) -> bool:
+    async def _start_again(self, worker: WorkerProcess) -> bool:
         await asyncio.sleep(2.0 ** min(worker.failures, _MOST_DOUBLINGS))
         worker.failures += 1
         try:
@@ -337,38 +228,38 @@ class Workers:
         except OSError as error:
             log("a worker cannot be started", error=error.strerror)
             return False
-        await self._connect(worker)
-        for order in self._orders:
-            worker.send(order)
+        await worker.connect(partial(self.handle, worker))
+        for load in self._loads:
+            worker.send(load)
         return True
 
-    def _take(self, worker: _Worker, news: News) -> None:
-        worker.heard_at = time.monotonic()
-        if isinstance(news, Alive):
+    def handle(self, worker: WorkerProcess, event: Event) -> None:
+        """Handle a worker's event."""
+        worker.last_event_at = time.monotonic()
+        if isinstance(event, Alive):
             return
-        if isinstance(news, Loaded):
-            worker.loaded.add(news.name)
+        if isinstance(event, Loaded):
+            worker.loaded.add(event.name)
             if self._is_ready(worker):
                 worker.failures = 0
-        elif isinstance(news, Dropped):
-            for ours in news.numbers:
-                worker.given_up.pop(ours, None)
-        elif isinstance(news, Done):
-            for ours, hypotheses in news.found:
-                # What was dropped in the meantime is nobody's.
-                if (place := worker.under_way.pop(ours, None)) is not None:
-                    search, number, _ = place
-                    search.found.append((number, hypotheses))
-                    search.on_ready()
+        elif isinstance(event, Dropped):
+            for ours in event.numbers:
+                worker.dropping.pop(ours, None)
+        elif isinstance(event, Done):
+            for ours, hypotheses in event.found:
+                # It may have been dropped in the meantime.
+                if (sentence := worker.in_progress.pop(ours, None)) is not None:
+                    sentence.search.found.append((sentence.number, hypotheses))
+                    sentence.search.on_ready()
         else:
-            for ours in news.numbers:
-                if (place := worker.under_way.pop(ours, None)) is not None:
-                    search, number, _ = place
-                    search.lose(number, RuntimeError("a worker's search has failed"))
+            for ours in event.numbers:
+                if (sentence := worker.in_progress.pop(ours, None)) is not None:
+                    error = RuntimeError("a worker's search has failed")
+                    sentence.search.fail(sentence.number, error)
 
 
 class WorkerSearch:
-    """A search that all workers take their part of."""
+    """A search that is divided among all workers."""
 
     def __init__(
         self,
@@ -379,63 +270,63 @@ class WorkerSearch:
     ) -> None:
         self.key, self.on_ready, self.client_of = key, on_ready, client_of
         self.found: Found = []
-        """What was found and not fetched yet."""
-        self._lost: dict[int, Exception] = {}
+        """Sentences that are done and not returned by `advance` yet."""
+        self._failed: dict[int, Exception] = {}
         self._workers = workers
-        self._places: dict[int, tuple[_Worker, int]] = {}
+        self._places: dict[int, tuple[WorkerProcess, int]] = {}
 
     def __len__(self) -> int:
-        """Return how many sentences are under way."""
+        """Return how many sentences are in progress."""
         return len(self._places)
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is anything to fetch."""
-        return bool(self.found or self._lost)
+        """Whether `advance` has something to return or raise."""
+        return bool(self.found or self._failed)
 
     def accepts(self, newcomers: int) -> bool:
-        """Return that it is always a good time: whoever searches lets them join when it is."""
+        """Return True: each worker decides when new sentences join."""
         return True
 
     def add(self, sources: Mapping[int, list[int]]) -> None:
-        """Begin with new sentences; where nobody can, they are lost, and the others go on."""
+        """Add sentences; if no worker is available, only these fail."""
         try:
             self._places |= self._workers.add(self, sources)
         except RefusedError as refusal:
             for number in sources:
-                self.lose(number, refusal)
+                self.fail(number, refusal)
 
     def advance(self) -> Found:
-        """Fetch what was found."""
-        if self._lost:
-            lost, self._lost = self._lost, {}
-            for number in lost:
+        """Return the sentences that are done, or raise LostError for those that failed."""
+        if self._failed:
+            failed, self._failed = self._failed, {}
+            for number in failed:
                 self._places.pop(number, None)
-            raise LostError(lost)
+            raise LostError(failed)
         found, self.found = self.found, []
         for number, _ in found:
             del self._places[number]
         return found
 
     def drop(self, numbers: Collection[int]) -> None:
-        """Give up some sentences."""
+        """Drop some sentences."""
         places = [self._places.pop(number) for number in numbers if number in self._places]
         self.found = [each for each in self.found if each[0] in self._places]
-        self._lost = {n: error for n, error in self._lost.items() if n not in numbers}
+        self._failed = {n: error for n, error in self._failed.items() if n not in numbers}
         self._workers.drop(places)
 
-    def lose(self, number: int, error: Exception) -> None:
-        """Note that nobody searches for a sentence any more."""
-        self._lost[number] = error
+    def fail(self, number: int, error: Exception) -> None:
+        """Record that the search for a sentence has failed."""
+        self._failed[number] = error
         self.on_ready()
 
 
 def _weights(model: Transformer) -> IO[bytes]:
-    """Return a model's weights in a file without a name, of which nothing is ever left.
+    """Write a model's weights to an unnamed temporary file: nothing is left after a crash.
 
-    They stay as they are now: a worker that is started later finds the same.
+    The file is not changed later: a restarted worker loads the same weights.
     """
-    file = TemporaryFile()  # noqa: SIM115 - it is closed with the workers
+    file = TemporaryFile()  # noqa: SIM115 - closed with the workers
     write_tensors(Path(f"/dev/fd/{file.fileno()}"), model_weights(model))
     return file
 

@@ -14,7 +14,7 @@ from headwise.errors import CheckpointError
 from headwise.paper import compare_with_paper
 from headwise.runs.directory import RunDirectory
 from headwise.runs.metrics import iterate_metrics
-from headwise.serving.compute import computer
+from headwise.serving.compute import ComputeThread
 from headwise.serving.models import ServedModel
 from headwise.serving.workers import Workers
 from headwise.tasks.translation.translator import Translator
@@ -55,10 +55,12 @@ def printable_name(name: str) -> str:
 
 
 @contextmanager
-def searched_by_workers(models: Sequence[ServedModel], count: int) -> Iterator[list[ServedModel]]:
+def searched_by_workers(
+    models: Sequence[ServedModel], count: int, compute: ComputeThread
+) -> Iterator[list[ServedModel]]:
     """Let so many processes search with models, while the block runs."""
-    # What is left to this process, as attention is, must not take their cores.
-    computer.call(lambda: torch.set_num_threads(1))
+    # Attention and the like, still computed in this process, must not take the workers' cores.
+    compute.call(lambda: torch.set_num_threads(1))
     with Workers(count, {model.name: model.translator.model for model in models}) as workers:
         yield [replace(model, workers=workers) for model in models]
 

@@ -1,4 +1,4 @@
-"""Bodies of clients that have not shown a key."""
+"""Limits on bodies of clients that have not sent a key."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ LIMITS = Limits(keyless_bodies_bytes=100, all_bodies_bytes=1000, body_bytes=500)
 
 
 class Client:
-    """Sends a body as a test says, and takes the answer."""
+    """Sends a body as a test says, and receives the response."""
 
     def __init__(self, guard: BodyGuard, *, key: str | None = None) -> None:
         self._guard, self.status = guard, 0
@@ -66,7 +66,7 @@ def test_refused_and_lost_bodies_leave_the_budget() -> None:
         await lost.leave()
         await too_large.send(501, more=True)
         assert await too_large.answer() == 413
-        assert (guard._held, guard._held_without_key) == (0, 0)
+        assert (guard.held_bytes, guard.keyless_bytes) == (0, 0)
 
     asyncio.run(scenario())
 

@@ -18,7 +18,7 @@ def test_a_trusted_proxy_names_the_client() -> None:
     assert proxies.client("::ffff:10.0.0.1", ["198.51.100.7"]) == "198.51.100.7"
 
 
-def test_what_a_client_puts_before_its_own_address_is_not_believed() -> None:
+def test_addresses_that_a_client_sends_are_not_trusted() -> None:
     proxies = TrustedProxies(["10.0.0.1"])
     assert proxies.client("10.0.0.1", ["203.0.113.5, 198.51.100.7"]) == "198.51.100.7"
     assert proxies.client("10.0.0.1", ["not an address"]) == "10.0.0.1"
@@ -26,7 +26,7 @@ def test_what_a_client_puts_before_its_own_address_is_not_believed() -> None:
     assert proxies.client("192.0.2.1", ["203.0.113.5"]) == "192.0.2.1"
 
 
-def test_only_the_last_addresses_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_the_last_addresses_are_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     looked_at = []
     monkeypatch.setattr(
         "headwise.serving.clients.ip_address",
@@ -48,6 +48,6 @@ def test_ipv6_clients_are_counted_by_network() -> None:
     assert client_group("") == ""
 
 
-def test_a_proxy_that_is_no_address_is_refused() -> None:
+def test_a_proxy_must_be_an_address_or_network() -> None:
     with pytest.raises(ConfigError, match="an address or a network"):
         TrustedProxies(["example.org"])

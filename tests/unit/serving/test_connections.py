@@ -1,7 +1,7 @@
-"""How many connections a client may have."""
+"""The limits on open connections."""
 
+from headwise.serving.client_limits import OpenConnections
 from headwise.serving.clients import TrustedProxies
-from headwise.serving.connections import OpenConnections
 
 
 def connections(
@@ -12,20 +12,20 @@ def connections(
     )
 
 
-def test_a_client_has_only_so_many_connections_and_others_have_theirs() -> None:
+def test_connections_are_limited_per_client() -> None:
     counted = connections()
     assert counted.add("192.0.2.1") is None
     assert counted.add("192.0.2.1") is None
     refusal = counted.add("192.0.2.1")
     assert refusal is not None
-    assert refusal.answer.startswith(b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\n")
+    assert refusal.response.startswith(b"HTTP/1.1 429 Too Many Requests\r\nConnection: close\r\n")
     assert counted.add("192.0.2.2") is None
     counted.remove("192.0.2.1")
     counted.remove("192.0.2.1")
     assert counted.add("192.0.2.1") is None
     for address in ("192.0.2.1", "192.0.2.1", "192.0.2.2"):
         counted.remove(address)
-    assert not counted._by_client, "clients that are gone are forgotten"
+    assert counted.num_clients == 0
 
 
 def test_addresses_of_one_ipv6_network_are_one_client() -> None:
@@ -39,4 +39,4 @@ def test_a_trusted_proxy_connects_for_many_clients() -> None:
     assert [counted.add("192.0.2.1") for _ in range(4)] == [None] * 4
     refusal = counted.add("192.0.2.1")
     assert refusal is not None
-    assert refusal.answer.startswith(b"HTTP/1.1 503")
+    assert refusal.response.startswith(b"HTTP/1.1 503")

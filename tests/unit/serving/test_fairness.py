@@ -1,4 +1,4 @@
-"""Whose turn it is."""
+"""The fair queue, compute time per client, and the order of turns."""
 
 import itertools
 
@@ -36,7 +36,7 @@ def test_clients_take_turns_and_so_do_a_clients_requests() -> None:
     assert (len(queue), queue.clients) == (0, [])
 
 
-def test_turns_go_on_where_they_were_interrupted() -> None:
+def test_turns_continue_where_they_were_interrupted() -> None:
     queue: FairQueue[int, int] = FairQueue()
     for each in (ticket("a", 1, 2, 3), ticket("b", 21, 22), ticket("c", 31)):
         queue.add(each)
@@ -46,7 +46,7 @@ def test_turns_go_on_where_they_were_interrupted() -> None:
     assert taken(queue) == [22, 41, 3]
 
 
-def test_an_item_that_cannot_start_keeps_its_place_and_stops_only_its_own_request() -> None:
+def test_an_item_that_cannot_start_blocks_only_its_own_request() -> None:
     queue: FairQueue[int, int] = FairQueue()
     stuck, other = ticket("a", 1, 2), ticket("a", 11, 12)
     queue.add(stuck)
@@ -64,7 +64,7 @@ def test_an_item_that_cannot_start_keeps_its_place_and_stops_only_its_own_reques
     assert taken(queue) == [1, 2]
 
 
-def test_what_is_removed_never_starts() -> None:
+def test_removed_items_never_start() -> None:
     queue: FairQueue[int, int] = FairQueue()
     first, second = ticket("a", 1, 2), ticket("a", 11)
     queue.add(first)
@@ -78,7 +78,7 @@ def test_what_is_removed_never_starts() -> None:
     assert (len(queue), queue.waiting_of("a")) == (0, 0)
 
 
-def test_the_share_of_a_client_falls_with_the_number_of_those_who_wait() -> None:
+def test_a_clients_share_falls_with_the_number_of_waiting_clients() -> None:
     queue: FairQueue[int, int] = FairQueue()
     assert queue.has_room("a", 5000, 100), "nothing else of it waits"
     queue.add(ticket("a", *range(60)))
@@ -111,7 +111,7 @@ def test_no_client_waits_for_more_than_one_item_of_each_other(sizes: list[tuple[
             assert len(between) == len(set(between))
 
 
-def test_the_client_that_has_had_least_is_next() -> None:
+def test_the_client_with_least_compute_time_is_next() -> None:
     shares = Shares()
     for client in "ab":
         shares.wake(client)
@@ -130,7 +130,7 @@ def turns_of(shares: Shares, client: str, *others: str, seconds: float = 0.01) -
     return turns
 
 
-def test_a_client_that_was_idle_comes_first_but_only_for_a_while() -> None:
+def test_an_idle_client_gains_a_limited_time() -> None:
     shares = Shares()
     for client in ("innocent", "hog"):
         shares.wake(client)
@@ -141,7 +141,7 @@ def test_a_client_that_was_idle_comes_first_but_only_for_a_while() -> None:
     assert 10 < turns_of(shares, "innocent", "hog") < 30, "a quarter of a second, not a hundred"
 
 
-def test_new_clients_do_not_come_before_one_that_asks_now_and_then() -> None:
+def test_new_clients_do_not_delay_an_occasional_one() -> None:
     shares = Shares()
     for _ in range(30):
         shares.wake("innocent")
@@ -157,30 +157,30 @@ def test_new_clients_do_not_come_before_one_that_asks_now_and_then() -> None:
     assert turns_of(shares, "another innocent", *hogs) >= 1
 
 
-def test_compute_times_that_no_longer_matter_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_compute_times_are_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fairness, "_MOST_CLIENTS", 10)
     shares = Shares()
     for number in range(1000):
         shares.wake(str(number))
         shares.charge({str(number): 1}, 1.0)
         shares.charge({"hog": 1}, 3.0)
-    assert len(shares._used) <= 21
+    assert shares.num_clients <= 21
 
 
-def test_short_requests_come_first_but_do_not_stop_long_ones() -> None:
+def test_light_clients_get_four_times_the_time_of_bulk_ones() -> None:
     turns = Turns()
     for client in ("light", "bulk"):
         turns.wake(client)
     seconds = {False: 0.0, True: 0.0}
     for _ in range(10_000):
-        is_bulk = turns.place(["bulk"], is_bulk=True) < turns.place(["light"], is_bulk=False)
+        is_bulk = turns.priority(["bulk"], is_bulk=True) < turns.priority(["light"], is_bulk=False)
         step = 0.05 if is_bulk else 0.002
         turns.charge({"bulk" if is_bulk else "light": 1}, step, is_bulk=is_bulk)
         seconds[is_bulk] += step
     assert seconds[False] / seconds[True] == pytest.approx(4, rel=0.1)
 
 
-def test_a_short_request_comes_before_long_ones_whatever_its_client_has_used() -> None:
+def test_light_comes_before_bulk_whatever_a_client_has_used() -> None:
     turns = Turns()
     turns.wake("busy")
     turns.charge({"busy": 1}, 5.0, is_bulk=False)
@@ -188,15 +188,15 @@ def test_a_short_request_comes_before_long_ones_whatever_its_client_has_used() -
     for _ in range(100):
         turns.charge({"hog": 1}, 0.05, is_bulk=True)
     turns.wake("busy")
-    assert turns.place(["busy"], is_bulk=False) < turns.place(["hog"], is_bulk=True)
+    assert turns.priority(["busy"], is_bulk=False) < turns.priority(["hog"], is_bulk=True)
 
 
-def test_long_requests_do_not_wait_for_what_short_ones_had_while_they_were_alone() -> None:
+def test_bulk_gains_a_limited_time_while_idle() -> None:
     turns = Turns()
     turns.wake("light")
     turns.charge({"light": 1}, 1000.0, is_bulk=False)
     turns.wake("bulk")
     turns.charge({"bulk": 1}, 0.1, is_bulk=True)
-    assert turns.place(["light"], is_bulk=False) < turns.place(["bulk"], is_bulk=True)
+    assert turns.priority(["light"], is_bulk=False) < turns.priority(["bulk"], is_bulk=True)
     turns.charge({"light": 1}, 0.5, is_bulk=False)
-    assert turns.place(["bulk"], is_bulk=True) < turns.place(["light"], is_bulk=False)
+    assert turns.priority(["bulk"], is_bulk=True) < turns.priority(["light"], is_bulk=False)

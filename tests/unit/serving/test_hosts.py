@@ -3,8 +3,7 @@
 import pytest
 
 from headwise.errors import ConfigError
-from headwise.serving.clients import TrustedProxies
-from headwise.serving.hosts import AllowedHosts, Host, parse_host, scheme_of
+from headwise.serving.clients import AllowedHosts, Host, TrustedProxies, parse_host, scheme_of
 
 
 @pytest.mark.parametrize(
@@ -52,7 +51,7 @@ def test_a_host_is_a_name_or_address_and_a_port(value: str, expected: Host | Non
     assert parse_host(value, "http") == expected
 
 
-def test_the_port_is_that_of_the_scheme_by_default() -> None:
+def test_the_default_port_follows_from_the_scheme() -> None:
     assert parse_host("example.org", "https") == Host("example.org", 443)
 
 
@@ -69,7 +68,7 @@ def test_local_names_and_addresses_are_allowed() -> None:
         assert not hosts.allows(name)
 
 
-def test_further_names_are_allowed_exactly_or_with_all_below_them() -> None:
+def test_names_are_allowed_exactly_or_with_subdomains() -> None:
     hosts = AllowedHosts(["Translate.Example.org.", "*.internal.example", "0.0.0.0", "::"])
     for name in ("translate.example.org", "a.internal.example", "a.b.internal.example"):
         assert hosts.allows(name)
@@ -80,12 +79,12 @@ def test_further_names_are_allowed_exactly_or_with_all_below_them() -> None:
 @pytest.mark.parametrize(
     "name", ["", "*", "*.", "a.*", "*example.org", "https://a.example", "a.example:80", "a b"]
 )
-def test_what_is_not_a_host_name_cannot_be_allowed(name: str) -> None:
+def test_allowed_hosts_must_be_host_names(name: str) -> None:
     with pytest.raises(ConfigError, match="is not a host name"):
         AllowedHosts([name])
 
 
-def test_a_trusted_proxy_says_which_scheme_the_client_used() -> None:
+def test_a_trusted_proxy_forwards_the_clients_scheme() -> None:
     proxies = TrustedProxies(["192.0.2.1"])
 
     def scheme(peer: str, *values: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Which clients are read from more slowly."""
+"""Clients above their fair share of event loop time are paused."""
 
 import asyncio
 from typing import Any
@@ -6,49 +6,48 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from headwise.serving import loop_time
+from headwise.serving.client_limits import LoopTime, LoopTimeMeter
 from headwise.serving.clients import TrustedProxies
-from headwise.serving.loop_time import LoopTime, Metered
 
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     now = [1000.0]
-    monkeypatch.setattr(loop_time.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr("headwise.serving.client_limits.time.monotonic", lambda: now[0])
     return now
 
 
 def use(times: LoopTime, clock: list[float], parts: dict[str, float], seconds: float = 5) -> None:
-    """Let clients have parts of the loop's time for a while."""
+    """Let clients use shares of the loop's time for a while."""
     for _ in range(int(seconds * 100)):
         clock[0] += 0.01
         for client, part in parts.items():
             times.charge(client, part / 100)
 
 
-def test_a_client_alone_may_have_all_of_it(clock: list[float]) -> None:
+def test_a_single_client_may_use_all_loop_time(clock: list[float]) -> None:
     times = LoopTime(TrustedProxies())
     use(times, clock, {"a": 1.0})
     assert times.pause("a") == 0
     assert times.pause("unknown") == 0
 
 
-def test_a_busy_client_is_not_paused_while_the_loop_is_not(clock: list[float]) -> None:
+def test_no_client_is_paused_while_the_loop_is_not_busy(clock: list[float]) -> None:
     times = LoopTime(TrustedProxies())
     use(times, clock, {"a": 0.12, "b": 0.05})
     assert (times.pause("a"), times.pause("b")) == (0, 0)
 
 
-def test_those_that_take_more_than_their_share_are_paused(clock: list[float]) -> None:
+def test_clients_above_the_fair_share_are_paused(clock: list[float]) -> None:
     times = LoopTime(TrustedProxies())
     use(times, clock, {"hog 1": 0.2, "hog 2": 0.15, "light": 0.02})
     assert 0 < times.pause("hog 2") < times.pause("hog 1") <= 1
     assert times.pause("light") == 0
     clock[0] += 3
-    assert times.pause("hog 1") == 0, "what is long ago is forgotten"
+    assert times.pause("hog 1") == 0, "its share decays"
 
 
-def test_what_light_clients_leave_goes_to_the_others(clock: list[float]) -> None:
+def test_unused_shares_go_to_other_clients(clock: list[float]) -> None:
     times = LoopTime(TrustedProxies())
     use(times, clock, {"hog": 0.16} | {f"light {n}": 0.005 for n in range(5)})
     assert times.pause("hog") == 0
@@ -57,12 +56,12 @@ def test_what_light_clients_leave_goes_to_the_others(clock: list[float]) -> None
     assert times.pause("light 1") == 0
 
 
-def test_clients_that_are_gone_are_forgotten(clock: list[float]) -> None:
+def test_inactive_clients_are_forgotten(clock: list[float]) -> None:
     times = LoopTime(TrustedProxies())
     use(times, clock, {f"client {n}": 0.01 for n in range(100)}, seconds=1)
     clock[0] += 60
     times.pause("a")
-    assert times._parts == {}
+    assert times.num_clients == 0
 
 
 def test_a_trusted_proxy_is_neither_counted_nor_paused(clock: list[float]) -> None:
@@ -71,7 +70,7 @@ def test_a_trusted_proxy_is_neither_counted_nor_paused(clock: list[float]) -> No
     assert (times.pause("10.0.0.1"), times.pause("192.0.2.1")) == (0, 0)
 
 
-class Noted(LoopTime):
+class Recorded(LoopTime):
     def __init__(self) -> None:
         super().__init__(TrustedProxies())
         self.charges: list[tuple[str, float]] = []
@@ -80,7 +79,7 @@ class Noted(LoopTime):
         self.charges.append((address, seconds))
 
 
-async def nothing(*_: Any) -> Message:
+async def nothing(*_: Any) -> Any:
     raise AssertionError("nothing is received or sent here")
 
 
@@ -88,9 +87,9 @@ def scope(kind: str = "http") -> Scope:
     return {"type": kind, "client": ("192.0.2.1", 1)}
 
 
-def test_time_in_which_a_request_waits_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, noted = [0.0], Noted()
-    monkeypatch.setattr(loop_time.time, "perf_counter", lambda: now[0])
+def test_waiting_time_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, recorded = [0.0], Recorded()
+    monkeypatch.setattr("headwise.serving.client_limits.time.perf_counter", lambda: now[0])
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         now[0] += 0.5  # Computes.
@@ -98,21 +97,21 @@ def test_time_in_which_a_request_waits_is_not_counted(monkeypatch: pytest.Monkey
         now[0] += 0.25
 
     async def test() -> None:
-        task = asyncio.ensure_future(Metered(app, noted)(scope(), nothing, nothing))
+        task = asyncio.ensure_future(LoopTimeMeter(app, recorded)(scope(), nothing, nothing))
         await asyncio.sleep(0)
         now[0] += 100
         await task
-        await Metered(app, noted)(scope("lifespan"), nothing, nothing)
+        await LoopTimeMeter(app, recorded)(scope("lifespan"), nothing, nothing)
 
     asyncio.run(test())
-    assert noted.charges == [("192.0.2.1", 0.5), ("192.0.2.1", 0.25)]
+    assert recorded.charges == [("192.0.2.1", 0.5), ("192.0.2.1", 0.25)]
 
 
-def test_requests_that_are_answered_well_are_given_most_of_their_time_back(
+def test_successful_requests_get_most_of_their_time_back(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr(loop_time.time, "perf_counter", lambda: now[0])
+    monkeypatch.setattr("headwise.serving.client_limits.time.perf_counter", lambda: now[0])
 
     def charged(status: int) -> float:
         async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -122,16 +121,16 @@ def test_requests_that_are_answered_well_are_given_most_of_their_time_back(
         async def send(_: Message) -> None:
             pass
 
-        noted = Noted()
-        asyncio.run(Metered(app, noted)(scope(), nothing, send))
-        return sum(seconds for _, seconds in noted.charges)
+        recorded = Recorded()
+        asyncio.run(LoopTimeMeter(app, recorded)(scope(), nothing, send))
+        return sum(seconds for _, seconds in recorded.charges)
 
     assert charged(200) == pytest.approx(0.25, abs=0.01)
     assert charged(413) == 1.0
 
 
-def test_cancelling_and_errors_pass_through() -> None:
-    noted, seen = Noted(), []
+def test_cancellation_and_errors_propagate() -> None:
+    recorded, seen = Recorded(), []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -142,7 +141,7 @@ def test_cancelling_and_errors_pass_through() -> None:
             raise ValueError("on the way out") from None
 
     async def test() -> None:
-        task = asyncio.ensure_future(Metered(app, noted)(scope(), nothing, nothing))
+        task = asyncio.ensure_future(LoopTimeMeter(app, recorded)(scope(), nothing, nothing))
         await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(ValueError, match="on the way out"):
@@ -150,4 +149,4 @@ def test_cancelling_and_errors_pass_through() -> None:
 
     asyncio.run(test())
     assert seen == ["cancelled"]
-    assert len(noted.charges) == 3
+    assert len(recorded.charges) == 3

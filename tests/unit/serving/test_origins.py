@@ -7,9 +7,7 @@ import pytest
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Scope
 
-from headwise.serving.clients import TrustedProxies
-from headwise.serving.hosts import AllowedHosts
-from headwise.serving.origins import OriginGuard
+from headwise.serving.clients import AllowedHosts, OriginGuard, TrustedProxies
 
 OURS = "http://127.0.0.1:8000"
 
@@ -66,15 +64,15 @@ def test_another_host_is_refused(path: str) -> None:
 
 
 @pytest.mark.parametrize("path", ["/healthz", "/readyz"])
-def test_health_is_told_under_every_name(path: str) -> None:
+def test_health_checks_pass_for_every_host(path: str) -> None:
     assert status({"host": "10-0-0-7.pod.cluster.internal"}, method="GET", path=path) == 200
 
 
-def test_a_host_that_is_allowed_passes() -> None:
+def test_an_allowed_host_passes() -> None:
     assert status({"host": "translate.example"}, hosts=("translate.example",)) == 200
 
 
-def test_hosts_that_are_malformed_or_several_are_refused() -> None:
+def test_malformed_and_several_hosts_are_refused() -> None:
     assert status({"host": "localhost@evil.example"}) == 400
     assert status({"host": ""}) == 400
     assert status([("host", "localhost"), ("host", "localhost")]) == 400
@@ -104,7 +102,7 @@ def test_pages_that_cors_allows_pass() -> None:
     assert status({"origin": "https://friend.example"}, origins=("https://friend.example",)) == 200
 
 
-def test_our_own_page_and_a_persons_address_bar_pass() -> None:
+def test_our_own_page_and_the_address_bar_pass() -> None:
     for site in ("same-origin", "none"):
         assert status({"sec-fetch-site": site, "origin": OURS}) == 200
 
@@ -129,7 +127,7 @@ def test_without_fetch_metadata_the_origin_decides(origin: str, expected: int) -
     assert status({"origin": origin}, method="GET") == 200
 
 
-def test_the_default_port_is_that_of_the_scheme() -> None:
+def test_the_origins_default_port_follows_from_the_scheme() -> None:
     assert status({"host": "127.0.0.1", "origin": "http://127.0.0.1:80"}) == 200
     assert status({"host": "127.0.0.1:80", "origin": "http://127.0.0.1"}) == 200
 

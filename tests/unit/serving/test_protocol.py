@@ -1,4 +1,4 @@
-"""When a connection is closed for what its client does not take, or sends too early."""
+"""When connections are closed or paused: unsent responses, pipelined requests, busy clients."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,11 +9,9 @@ import uvicorn
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
+from headwise.serving.client_limits import LoopTime, OpenConnections, UnsentResponses
 from headwise.serving.clients import TrustedProxies
-from headwise.serving.connections import OpenConnections
-from headwise.serving.loop_time import LoopTime
 from headwise.serving.protocol import GuardedProtocol
-from headwise.serving.unsent import UnsentAnswers
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
@@ -50,7 +48,7 @@ class Clock:
 
 
 class Transport:
-    """A transport whose client takes as much as a test says."""
+    """A transport whose client receives as much as a test says."""
 
     def __init__(self, unsent: int = 0) -> None:
         self.unsent, self.is_aborted, self.is_closed = unsent, False, False
@@ -88,7 +86,7 @@ async def never(scope: Scope, receive: Receive, send: Send) -> None:
 def connect(loop: object, wire: Transport | None = None) -> tuple[GuardedProtocol, Transport]:
     class Protocol(GuardedProtocol):
         open_connections = OpenConnections(most=10, most_per_client=10, proxies=TrustedProxies())
-        unsent_answers = UnsentAnswers(10_000_000)
+        unsent_responses = UnsentResponses(10_000_000)
         loop_time = LoopTime(TrustedProxies())
 
     config = uvicorn.Config(never, http=Protocol, ws="none", log_config=None, lifespan="off")
@@ -104,32 +102,32 @@ def clock() -> Clock:
     return Clock()
 
 
-def test_an_answer_has_a_deadline_that_taking_a_little_does_not_move(clock: Clock) -> None:
+def test_receiving_slowly_does_not_extend_a_responses_deadline(clock: Clock) -> None:
     protocol, transport = connect(clock)
     transport.unsent = 1_000_000
     protocol.pause_writing()
     for _ in range(3):
         transport.unsent -= 100_000
         clock.fire(protocol.read_seconds)
-        assert not transport.is_aborted, "it takes enough from look to look"
+        assert not transport.is_aborted, "it receives enough between two checks"
     clock.fire(protocol.answer_seconds)
     assert transport.is_aborted
 
 
-def test_an_answer_that_is_taken_in_time_ends_nothing(clock: Clock) -> None:
+def test_a_response_received_in_time_closes_nothing(clock: Clock) -> None:
     protocol, transport = connect(clock)
     transport.unsent = 1_000_000
     protocol.pause_writing()
     transport.unsent = 0
     clock.fire(protocol.answer_seconds)
     assert not transport.is_aborted
-    # The next answer has all of its time.
+    # The next response has the whole time.
     transport.unsent = 1_000_000
     protocol.pause_writing()
     assert len(clock.waiting(protocol.answer_seconds)) == 1
 
 
-def test_a_look_at_an_answer_that_is_taken_ends_its_deadline(clock: Clock) -> None:
+def test_the_deadline_is_cancelled_once_a_response_is_received(clock: Clock) -> None:
     protocol, transport = connect(clock)
     transport.unsent = 1_000_000
     protocol.pause_writing()
@@ -138,7 +136,7 @@ def test_a_look_at_an_answer_that_is_taken_ends_its_deadline(clock: Clock) -> No
     assert not clock.waiting(protocol.answer_seconds)
 
 
-def test_bytes_below_tls_are_unsent_too(clock: Clock) -> None:
+def test_bytes_buffered_below_tls_count_as_unsent(clock: Clock) -> None:
     wire = Transport()
     protocol, transport = connect(clock, wire)
     wire.unsent, transport.unsent = 1_000_000, 0
@@ -148,16 +146,16 @@ def test_bytes_below_tls_are_unsent_too(clock: Clock) -> None:
     assert wire.is_aborted
 
 
-def test_a_connection_that_is_lost_is_counted_no_more(clock: Clock) -> None:
+def test_a_lost_connection_is_no_longer_counted(clock: Clock) -> None:
     protocol, transport = connect(clock)
     transport.unsent = 1_000_000
     protocol.pause_writing()
     protocol.connection_lost(None)
     assert not clock.waiting(protocol.answer_seconds)
-    assert protocol.unsent_answers._total == 0
+    assert protocol.unsent_responses.total == 0
 
 
-def test_requests_that_wait_for_an_answer_are_limited() -> None:
+def test_pipelined_requests_are_limited() -> None:
     async def send(waiting: int) -> bool:
         protocol, transport = connect(asyncio.get_running_loop())
         protocol.data_received(REQUEST)
@@ -171,7 +169,7 @@ def test_requests_that_wait_for_an_answer_are_limited() -> None:
     assert asyncio.run(send(waiting=GuardedProtocol.most_waiting + 1)) is True
 
 
-def test_a_client_that_takes_too_much_of_the_loops_time_is_not_read_for_a_while(
+def test_reading_is_paused_for_a_client_above_its_fair_share(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(LoopTime, "pause", lambda *_: 0.25)
@@ -179,20 +177,20 @@ def test_a_client_that_takes_too_much_of_the_loops_time_is_not_read_for_a_while(
     assert not transport.is_read, "a new connection, too"
     protocol.flow.read_paused = True
     protocol.flow.resume_reading()
-    assert not transport.is_read, "what uvicorn does about bodies does not end it"
+    assert not transport.is_read, "uvicorn's flow control does not resume it"
     clock.fire(0.25)
     assert transport.is_read
     protocol.flow.pause_reading()
     assert not transport.is_read
-    protocol._pause_if_greedy()
+    protocol.pause_above_fair_share()
     clock.fire(0.25)
-    assert not transport.is_read, "the application has not read what came"
+    assert not transport.is_read, "the application has not read the body yet"
 
 
-def test_a_connection_too_many_is_refused_after_a_while(clock: Clock) -> None:
+def test_a_connection_beyond_the_limit_is_refused_after_a_delay(clock: Clock) -> None:
     protocol, _ = connect(clock)
     transport = Transport()
-    protocol.open_connections._most_per_client = 1
+    protocol.open_connections.most_per_client = 1
     protocol.connection_made(cast("asyncio.Transport", transport))
     assert (transport.is_read, transport.unsent, transport.is_closed) == (False, 0, False)
     protocol.data_received(REQUEST)

@@ -1,4 +1,4 @@
-"""Small calls that take turns with the searches."""
+"""Small calls in turns with the searches."""
 
 import asyncio
 import threading
@@ -8,31 +8,31 @@ from typing import Any
 import pytest
 
 from headwise.serving.calls import Calls
-from headwise.serving.compute import Computer
+from headwise.serving.compute import ComputeThread
 from headwise.serving.limits import Limits, RefusedError
 
-Test = Callable[[Calls, Computer], Coroutine[Any, Any, None]]
+Test = Callable[[Calls, ComputeThread], Coroutine[Any, Any, None]]
 
 
 @pytest.fixture(scope="module")
-def own() -> Computer:
-    return Computer()
+def compute() -> ComputeThread:
+    return ComputeThread()
 
 
-def run(test: Test, own: Computer, limits: Limits | None = None) -> None:
+def run(test: Test, compute: ComputeThread, limits: Limits | None = None) -> None:
     async def inside() -> None:
-        calls = Calls(limits or Limits(), own, is_bulk=False)
-        calls.start()
+        calls = Calls(limits or Limits(), compute, is_bulk=False)
+        compute.add(calls)
         try:
-            await asyncio.wait_for(test(calls, own), 20)
+            await asyncio.wait_for(test(calls, compute), 20)
         finally:
-            calls.close(5)
+            compute.remove(calls, 5)
 
     asyncio.run(inside())
 
 
 class Gate:
-    """A call that lets nothing else be computed until it may end."""
+    """A call that blocks the compute thread until it is opened."""
 
     def __init__(self) -> None:
         self.entered, self._may_end = threading.Event(), threading.Event()
@@ -54,18 +54,18 @@ async def closed(calls: Calls, client: str = "gate") -> tuple[Gate, "asyncio.Tas
     return gate, task
 
 
-def test_results_come_in_the_order_of_the_calls(own: Computer) -> None:
-    async def test(calls: Calls, _: Computer) -> None:
+def test_results_are_in_the_order_of_the_calls(compute: ComputeThread) -> None:
+    async def test(calls: Calls, _: ComputeThread) -> None:
         assert await calls.results([lambda n=n: n * n for n in range(9)], "a") == [
             n * n for n in range(9)
         ]
         assert await calls.results([], "a") == []
 
-    run(test, own)
+    run(test, compute)
 
 
-def test_clients_take_turns(own: Computer) -> None:
-    async def test(calls: Calls, _: Computer) -> None:
+def test_clients_take_turns(compute: ComputeThread) -> None:
+    async def test(calls: Calls, _: ComputeThread) -> None:
         gate, gated = await closed(calls)
         made: list[str] = []
 
@@ -82,22 +82,22 @@ def test_clients_take_turns(own: Computer) -> None:
         assert len(made) == 102
         assert [place for place, client in enumerate(made) if client == "innocent"][-1] < 20
 
-    run(test, own)
+    run(test, compute)
 
 
-def test_an_error_is_its_requests_own(own: Computer) -> None:
-    async def test(calls: Calls, _: Computer) -> None:
+def test_an_error_fails_its_own_request_only(compute: ComputeThread) -> None:
+    async def test(calls: Calls, _: ComputeThread) -> None:
         made: list[int] = []
         with pytest.raises(ZeroDivisionError, match="division"):
             await calls.results([lambda: 1 // 0, lambda: made.append(1)], "a")
         assert await calls.results([lambda: 7], "a") == [7]
         assert made == []
 
-    run(test, own)
+    run(test, compute)
 
 
-def test_what_is_cancelled_is_not_computed(own: Computer) -> None:
-    async def test(calls: Calls, _: Computer) -> None:
+def test_cancelled_calls_are_not_made(compute: ComputeThread) -> None:
+    async def test(calls: Calls, _: ComputeThread) -> None:
         gate, gated = await closed(calls)
         made: list[int] = []
         given_up = asyncio.create_task(calls.results([lambda: made.append(1)] * 5, "a"))
@@ -109,11 +109,11 @@ def test_what_is_cancelled_is_not_computed(own: Computer) -> None:
         assert await calls.results([lambda: 7], "a") == [7]
         assert made == []
 
-    run(test, own)
+    run(test, compute)
 
 
-def test_calls_count_in_a_queue_that_has_an_end(own: Computer) -> None:
-    async def test(calls: Calls, _: Computer) -> None:
+def test_the_queue_is_limited(compute: ComputeThread) -> None:
+    async def test(calls: Calls, _: ComputeThread) -> None:
         gate, gated = await closed(calls)
         waiting = asyncio.create_task(calls.results([lambda: 1] * 5, "a"))
         await asyncio.sleep(0)
@@ -124,11 +124,11 @@ def test_calls_count_in_a_queue_that_has_an_end(own: Computer) -> None:
         gate.open()
         await asyncio.gather(gated, waiting)
 
-    run(test, own, Limits(queue=5))
+    run(test, compute, Limits(queue=5))
 
 
-def test_the_work_of_the_client_with_least_compute_time_is_next(own: Computer) -> None:
-    async def test(calls: Calls, own: Computer) -> None:
+def test_work_with_the_smallest_priority_is_next(compute: ComputeThread) -> None:
+    async def test(calls: Calls, compute: ComputeThread) -> None:
         turns: list[str] = []
 
         class Counted:
@@ -138,7 +138,7 @@ def test_the_work_of_the_client_with_least_compute_time_is_next(own: Computer) -
             def due(self) -> float | None:
                 return 0 if len(turns) < 9 else None
 
-            def place(self) -> tuple[float, float]:
+            def priority(self) -> tuple[float, float]:
                 return 0.0, self._used
 
             def turn(self) -> None:
@@ -148,13 +148,13 @@ def test_the_work_of_the_client_with_least_compute_time_is_next(own: Computer) -
         gate, gated = await closed(calls)
         works = [Counted("much", 5.5), Counted("little", 1.0), Counted("as little", 1.0)]
         for work in works:
-            own.add(work)
+            compute.add(work)
         gate.open()
         await gated
         while len(turns) < 9:
             await asyncio.sleep(0.005)
         for work in works:
-            own.remove(work, 5)
+            compute.remove(work, 5)
         assert turns == ["little", "as little"] * 4 + ["little"]
 
-    run(test, own)
+    run(test, compute)

@@ -1,13 +1,13 @@
-"""Forms, good and hostile."""
+"""Forms, valid and hostile."""
 
-import time
+import sys
 from contextlib import suppress
 
 import pytest
 
-from headwise.serving.forms import form_fields
+from headwise.serving.bodies import form_fields
+from headwise.serving.keys import _cookie_value
 from headwise.serving.limits import RefusedError
-from headwise.serving.sessions import _cookie_value
 
 KIND = "multipart/form-data; boundary=b"
 SIZE = 990_000
@@ -17,7 +17,7 @@ def part(name: str, content: str, more: str = "") -> str:
     return f'--b\r\nContent-Disposition: form-data; name="{name}"{more}\r\n\r\n{content}\r\n'
 
 
-def test_a_form_in_parts_is_read() -> None:
+def test_a_multipart_form_is_parsed() -> None:
     body = part("q", "eins\r\nzwei\r\n") + part("q", "") + part("target", "dé") + "--b--\r\n"
     expected = {"q": ["eins\r\nzwei\r\n", ""], "target": ["dé"]}
     for kind in (KIND, 'multipart/form-data; charset=utf-8; boundary="b"', KIND.replace(";", " ;")):
@@ -28,13 +28,13 @@ def test_a_form_in_parts_is_read() -> None:
     assert form_fields(KIND, bare) == {"q": ["ban"]}
 
 
-def test_a_form_in_one_line_is_read() -> None:
+def test_an_urlencoded_form_is_parsed() -> None:
     kind = "application/x-www-form-urlencoded; charset=utf-8"
     assert form_fields(kind, b"q=ban+dora&q=%C3%A9&source=") == {
         "q": ["ban dora", "é"],
         "source": [""],
     }
-    with pytest.raises(RefusedError, match="1,000 fields at most"):
+    with pytest.raises(RefusedError, match="at most 1,000 fields"):
         form_fields(kind, b"&".join([b"a=b"] * 1001))
 
 
@@ -51,12 +51,12 @@ def test_a_form_in_one_line_is_read() -> None:
         (KIND, part("q", "ban") * 1001 + "--b--"),
     ],
 )
-def test_what_is_no_form_is_refused(kind: str, body: str) -> None:
-    with pytest.raises(RefusedError, match="not the form that it is said to be"):
+def test_malformed_forms_are_refused(kind: str, body: str) -> None:
+    with pytest.raises(RefusedError, match="not a form of its Content-Type"):
         form_fields(kind, body.encode())
 
 
-def test_what_is_no_text_is_refused() -> None:
+def test_forms_that_are_not_utf8_are_refused() -> None:
     for kind, body in (
         (KIND, part("q", "é") + "--b--"),
         ("application/x-www-form-urlencoded", "é"),
@@ -77,18 +77,32 @@ def test_what_is_no_text_is_refused() -> None:
         "--b" * (SIZE // 3),
     ],
 )
-def test_hostile_forms_take_no_time(hostile: str) -> None:
-    begin = time.perf_counter()
+def test_hostile_forms_are_refused_in_few_calls(hostile: str) -> None:
     for kind, body in ((KIND, f"{hostile}--b--"), (f"{KIND[:-1]}{hostile[:60_000]}", hostile)):
-        with suppress(RefusedError):
+        with suppress(RefusedError), Calls() as calls:
             form_fields(kind, body.encode())
-    assert time.perf_counter() - begin < 2, "it took seconds, or minutes, once"
+        assert calls.count < 5000, "a parser for e-mail makes millions"
 
 
-def test_hostile_cookies_take_no_time() -> None:
-    begin = time.perf_counter()
-    for cookie in ('a="' + '\\"' * 30_000, ";" * 60_000, "session=" * 4_000):
-        _cookie_value(cookie, "session")
-    assert time.perf_counter() - begin < 1, "it took four seconds once"
+class Calls:
+    """Count the functions called in a block, those written in C included."""
+
+    def __enter__(self) -> "Calls":
+        self.count = 0
+        self._before = sys.getprofile()
+        sys.setprofile(self._count)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(self._before)
+
+    def _count(self, _: object, event: str, __: object) -> None:
+        self.count += event in ("call", "c_call")
+
+
+def test_hostile_cookies_are_parsed() -> None:
+    # On some Pythons, http.cookies takes time quadratic in their length: minutes here.
+    for cookie in ('a="' + '\\"' * 300_000, ";" * 600_000, "a=" * 300_000):
+        assert _cookie_value(cookie, "session") is None
     assert _cookie_value("a=b; session=x-_1 ; c=d", "session") == "x-_1"
     assert _cookie_value("a=b; session=", "session") is None

@@ -1,4 +1,4 @@
-"""The file of keys, while others use it too."""
+"""The key file under concurrent changes, its owner and its mode."""
 
 import os
 import threading
@@ -15,7 +15,7 @@ def mode(path: Path) -> int:
     return path.stat().st_mode & 0o7777
 
 
-def test_keys_that_are_added_at_the_same_time_are_all_kept(tmp_path: Path) -> None:
+def test_keys_added_concurrently_are_all_kept(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     added: dict[str, str] = {}
 
@@ -35,7 +35,7 @@ def test_keys_that_are_added_at_the_same_time_are_all_kept(tmp_path: Path) -> No
     assert list(tmp_path.iterdir()) == [file]
 
 
-def test_a_new_file_is_private_and_another_keeps_its_mode(tmp_path: Path) -> None:
+def test_a_new_file_is_private_and_an_existing_one_keeps_its_mode(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     before = os.umask(0)
     try:
@@ -48,7 +48,7 @@ def test_a_new_file_is_private_and_another_keeps_its_mode(tmp_path: Path) -> Non
     assert mode(file) == 0o640
 
 
-def test_a_link_to_the_file_stays_one(tmp_path: Path) -> None:
+def test_a_symlink_stays_a_symlink(tmp_path: Path) -> None:
     link, file = tmp_path / "link", tmp_path / "keys"
     link.symlink_to(file)
     add_key(link, "alice")

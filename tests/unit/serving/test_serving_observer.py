@@ -1,10 +1,9 @@
-"""What is noted of a request before a route sees it."""
+"""What is recorded of every request: its id, its client, its key's holder."""
 
 import asyncio
 import re
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from starlette.datastructures import Headers
@@ -13,14 +12,12 @@ from starlette.types import Message, Receive, Scope, Send
 
 from headwise.serving.clients import TrustedProxies
 from headwise.serving.keys import BodyKeyGuard, KeyGuard, Keys, add_key
-from headwise.serving.metrics import Metrics
-from headwise.serving.observer import Observer
+from headwise.serving.observation import Metrics, Observer
 from headwise.serving.pages import refuse
-from headwise.serving.service import Service
 
 
 class Asked:
-    """One request through an Observer: its state, its answer's headers, its line of log."""
+    """One request through an Observer: its state, its response's headers, its log line."""
 
     def __init__(
         self,
@@ -42,8 +39,8 @@ class Asked:
         async def send(message: Message) -> None:
             sent.append(message)
 
-        monkeypatch.setattr("headwise.serving.observer.log", lambda _, **fs: logged.append(fs))
-        service = cast("Service", SimpleNamespace(is_accepting=True, metrics=Metrics()))
+        monkeypatch.setattr("headwise.serving.observation.log", lambda _, **fs: logged.append(fs))
+        observer = Observer(app, Metrics(), TrustedProxies(proxies), is_accepting=lambda: True)
         scope: Scope = {
             "type": "http",
             "method": "GET",
@@ -51,12 +48,12 @@ class Asked:
             "headers": Headers(headers or {}).raw,
             "client": client,
         }
-        asyncio.run(Observer(app, service, TrustedProxies(proxies))(scope, receive, send))
+        asyncio.run(observer(scope, receive, send))
         self.headers = Headers(raw=sent[0]["headers"])
         (self.log,) = logged
 
 
-def test_every_request_has_an_id_of_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_request_gets_a_new_id(monkeypatch: pytest.MonkeyPatch) -> None:
     given = {"X-Request-Id": "given"}
     first, second = (Asked(monkeypatch, ("192.0.2.1", 5), given) for _ in range(2))
     for asked in (first, second):
@@ -97,7 +94,7 @@ def test_a_key_is_counted_under_its_holder(tmp_path: Path) -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         clients.append(scope["state"]["client"])
 
-    async def nothing(*_: object) -> Message:
+    async def nothing(*_: object) -> Any:
         raise AssertionError("nothing is read or sent")
 
     options: dict[str, Any] = {"keys": Keys(file), "refuse": refuse}

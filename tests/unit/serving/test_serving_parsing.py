@@ -1,4 +1,4 @@
-"""Bodies that are small when sent and must stay small when parsed."""
+"""Parsing takes little memory, whatever the body."""
 
 import json
 import tracemalloc
@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from headwise.serving.forms import form_fields, urlencoded_fields
-from headwise.serving.libretranslate import fields_of
+from headwise.serving.bodies import checked, form_fields, is_json, read_json, urlencoded_fields
+from headwise.serving.libretranslate import LibreRequest, fields_of
 from headwise.serving.limits import Limits, RefusedError
-from headwise.serving.messages import AttentionRequest, LibreRequest, TranslateRequest
-from headwise.serving.parsing import checked, is_json, read_json
+from headwise.serving.translation_api import AttentionRequest, TranslateRequest
 
 LIMITS = Limits(body_bytes=1_000_000)
 JSON = "application/json"
@@ -152,19 +151,19 @@ def test_json_that_cannot_be_a_request_is_refused(body: bytes, status: int, word
     assert caught.value.status == status
 
 
-def test_nesting_has_an_end_even_where_many_texts_are_allowed() -> None:
-    with pytest.raises(RefusedError, match="too many lists or objects within others"):
+def test_nesting_is_limited_even_if_many_texts_are_allowed() -> None:
+    with pytest.raises(RefusedError, match="too many nested lists or objects"):
         read_json(b"[" * 200_000, Limits(texts=1_000_000))
 
 
-def test_marks_within_strings_are_not_counted() -> None:
+def test_brackets_within_strings_are_not_counted() -> None:
     fields = {"q": ['[{,"\\' * 50] * 500, "a": 1.5, "b": {"c": [None, True]}, "\\": ""}
     for text in (json.dumps(fields), json.dumps(fields, indent=4)):
         assert read_json(text.encode(), LIMITS) == fields
 
 
 @given(st.recursive(st.none() | st.floats(allow_nan=False) | st.text(), st.lists, max_leaves=50))
-def test_json_is_read_as_ever(value: object) -> None:
+def test_json_is_parsed_as_by_the_standard_library(value: object) -> None:
     fields = {"q": value}
     assert read_json(json.dumps(fields).encode(), LIMITS) == fields
 
@@ -188,7 +187,7 @@ def test_the_first_wrong_field_is_named(
     assert cause is None or (isinstance(cause, ValidationError) and cause.error_count() == 1)
 
 
-def test_json_is_what_is_declared_as_json() -> None:
+def test_content_types_of_json() -> None:
     for content_type in (JSON, "Application/JSON; charset=utf-8", "application/problem+json"):
         assert is_json(content_type)
     for content_type in ("", "text/plain", "text/json-not", URLENCODED, "application/jsonp"):
@@ -205,7 +204,7 @@ PIECES = ["q", "=", "&", "+", "%", "%3D", "%3d", "%0A", "%c3%a9", "%ff", "4", "Ã
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
-def test_forms_are_read_as_the_standard_library_reads_them(form: str) -> None:
+def test_forms_are_parsed_as_by_the_standard_library(form: str) -> None:
     try:
         expected = parse_qs(form, keep_blank_values=True, errors="strict")
     except UnicodeDecodeError:
@@ -215,5 +214,5 @@ def test_forms_are_read_as_the_standard_library_reads_them(form: str) -> None:
         assert urlencoded_fields(form.encode()) == expected
 
 
-def test_a_percent_sign_that_begins_no_escape_stands_for_itself() -> None:
+def test_a_percent_sign_without_an_escape_is_kept() -> None:
     assert urlencoded_fields(b"q=50%+of+%C3%A9%3D=%&&r") == {"q": ["50% of Ã©==%"], "r": [""]}

@@ -1,20 +1,19 @@
 """Sessions of people who are signed in."""
 
+import time
 from pathlib import Path
 
 import pytest
 from starlette.responses import Response
 from starlette.types import Scope
 
-from headwise.serving import sessions as module
 from headwise.serving.clients import TrustedProxies
-from headwise.serving.keys import Keys, add_key
-from headwise.serving.sessions import Sessions
+from headwise.serving.keys import _SESSION_SECONDS, Keys, Sessions, add_key
 
 
 @pytest.fixture(autouse=True)
 def _keys_are_read_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headwise.serving.keys._LOOK_SECONDS", 0.0)
+    monkeypatch.setattr("headwise.serving.keys._CHECK_SECONDS", 0.0)
 
 
 def scope(*, host: str = "127.0.0.1:8000", cookie: str = "", scheme: str = "http") -> Scope:
@@ -32,13 +31,13 @@ def scope(*, host: str = "127.0.0.1:8000", cookie: str = "", scheme: str = "http
 
 
 def sign_in(sessions: Sessions, key: str, asked: Scope | None = None) -> str:
-    """Return the cookie that a key is given."""
+    """Sign in with a key, and return the cookie."""
     answer = Response()
     assert sessions.sign_in(asked or scope(), key, answer)
     return answer.headers["set-cookie"]
 
 
-def test_a_session_stands_for_its_key_until_that_is_revoked(tmp_path: Path) -> None:
+def test_a_session_is_valid_until_its_key_is_revoked(tmp_path: Path) -> None:
     file = tmp_path / "keys"
     key = add_key(file, "alice")
     other = add_key(file, "bob")
@@ -57,18 +56,18 @@ def test_a_session_stands_for_its_key_until_that_is_revoked(tmp_path: Path) -> N
     assert sessions.holder(scope(cookie=sign_in(sessions, other).partition(";")[0])) == "bob"
 
 
-def test_a_session_ends_with_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_session_expires(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     key = add_key(tmp_path / "keys", "alice")
     sessions = Sessions(Keys(tmp_path / "keys"), TrustedProxies())
     value = sign_in(sessions, key).partition(";")[0]
-    later = module.time.monotonic() + module._SECONDS
-    monkeypatch.setattr(module.time, "monotonic", lambda: later)
+    later = time.monotonic() + _SESSION_SECONDS
+    monkeypatch.setattr("headwise.serving.keys.time.monotonic", lambda: later)
     assert sessions.holder(scope(cookie=value)) is None
     sign_in(sessions, key)
-    assert len(sessions._sessions) == 1, "those that have ended are not kept"
+    assert len(sessions) == 1, "expired sessions are removed"
 
 
-def test_further_sessions_of_a_key_end_its_oldest_and_no_others(tmp_path: Path) -> None:
+def test_more_sessions_of_a_key_end_only_its_oldest(tmp_path: Path) -> None:
     key, other = add_key(tmp_path / "keys", "alice"), add_key(tmp_path / "keys", "bob")
     sessions = Sessions(Keys(tmp_path / "keys"), TrustedProxies())
     values = [sign_in(sessions, each).partition(";")[0] for each in (other, *[key] * 17)]
@@ -76,7 +75,9 @@ def test_further_sessions_of_a_key_end_its_oldest_and_no_others(tmp_path: Path) 
     assert holders == ["bob", None, *["alice"] * 16]
 
 
-def test_the_cookie_is_kept_from_scripts_other_sites_ports_and_plain_http(tmp_path: Path) -> None:
+def test_the_cookie_is_not_shared_with_scripts_other_sites_ports_or_plain_http(
+    tmp_path: Path,
+) -> None:
     key = add_key(tmp_path / "keys", "alice")
     sessions = Sessions(Keys(tmp_path / "keys"), TrustedProxies(["127.0.0.1"]))
     plain = sign_in(sessions, key)

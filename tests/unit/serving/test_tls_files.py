@@ -1,4 +1,4 @@
-"""Certificates and keys, and what is said about those that cannot be used."""
+"""Certificates and keys, and the errors for invalid ones."""
 
 import ssl
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from headwise.errors import ConfigError
-from headwise.serving.tls import tls_context
+from headwise.serving.protocol import tls_context
 from tests.conftest import Headwise
 from tests.servers import CERTIFICATE, PRIVATE_KEY, TLS
 
@@ -37,7 +37,7 @@ def test_a_certificate_and_its_key_make_a_context() -> None:
         (TLS / "README.md", PRIVATE_KEY, "not a certificate and its key in PEM"),
     ],
 )
-def test_files_that_cannot_be_used_are_named(certificate: Path, key: Path, complaint: str) -> None:
+def test_invalid_files_are_named(certificate: Path, key: Path, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         tls_context(certificate, key)
 

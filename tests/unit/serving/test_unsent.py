@@ -1,6 +1,6 @@
-"""The budget for answers that clients do not take."""
+"""The budget for responses that clients do not receive."""
 
-from headwise.serving.unsent import UnsentAnswers
+from headwise.serving.client_limits import UnsentResponses
 
 
 class Connection:
@@ -15,40 +15,39 @@ class Connection:
 
 
 def test_within_the_budget_nothing_is_closed() -> None:
-    answers = UnsentAnswers(100)
+    responses = UnsentResponses(100)
     waiting = [Connection("a", 40), Connection("b", 60)]
     for each in waiting:
-        answers.note(each, each.size)
+        responses.record(each, each.size)
     assert all(each.is_open for each in waiting)
 
 
-def test_the_client_that_holds_most_loses_its_oldest_connections() -> None:
-    answers = UnsentAnswers(100)
+def test_the_client_with_most_unsent_bytes_loses_its_oldest_connections() -> None:
+    responses = UnsentResponses(100)
     other = Connection("other", 30)
-    greedy = [Connection("greedy", 20) for _ in range(5)]
-    for each in (other, *greedy):
-        answers.note(each, each.size)
+    hog = [Connection("hog", 20) for _ in range(5)]
+    for each in (other, *hog):
+        responses.record(each, each.size)
     assert other.is_open
-    assert [each.is_open for each in greedy] == [False, False, True, True, True]
+    assert [each.is_open for each in hog] == [False, False, True, True, True]
 
 
-def test_a_connection_that_is_noted_again_stays_as_old_as_it_is() -> None:
-    answers = UnsentAnswers(100)
+def test_recording_a_connection_again_does_not_change_its_age() -> None:
+    responses = UnsentResponses(100)
     first, second, third = (Connection("a", 40) for _ in range(3))
     for each in (first, second, first, third):
-        answers.note(each, each.size)
+        responses.record(each, each.size)
     assert [each.is_open for each in (first, second, third)] == [False, True, True]
 
 
-def test_what_was_sent_meanwhile_does_not_count() -> None:
-    answers = UnsentAnswers(100)
+def test_bytes_sent_since_they_were_recorded_do_not_count() -> None:
+    responses = UnsentResponses(100)
     first, second, third = (Connection("a", 50) for _ in range(3))
-    answers.note(first, 50)
-    answers.note(second, 50)
-    first.size = 0  # It has taken all since its size was noted.
-    answers.note(third, 50)
+    responses.record(first, 50)
+    responses.record(second, 50)
+    first.size = 0  # It has received all since its size was recorded.
+    responses.record(third, 50)
     assert all(each.is_open for each in (first, second, third))
-    answers.note(second, 0)
-    answers.note(third, 0)
-    assert answers._total == 0
-    assert not answers._sizes
+    responses.record(second, 0)
+    responses.record(third, 0)
+    assert (responses.total, responses.num_connections) == (0, 0)

@@ -1,19 +1,19 @@
-"""Requests that enter in turns."""
+"""Requests are admitted round-robin by client."""
 
 import asyncio
 from typing import Any
 
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
-from headwise.serving.turnstile import Turnstile
+from headwise.serving.client_limits import RoundRobinGuard
 
 
-async def nothing(*_: Any) -> Message:
+async def nothing(*_: Any) -> Any:
     raise AssertionError("nothing is received or sent here")
 
 
 class App:
-    """Notes whose request enters, and how many have entered in the same turn of the loop."""
+    """Records the clients of admitted requests, and how many are admitted per loop iteration."""
 
     def __init__(self) -> None:
         self.clients: list[str] = []
@@ -34,13 +34,13 @@ def scope(client: str) -> Scope:
     return {"type": "http", "state": {"client": client}}
 
 
-def test_clients_enter_in_turns_however_many_requests_one_has() -> None:
+def test_clients_take_turns_however_many_requests_one_has() -> None:
     app = App()
 
     async def test() -> None:
-        turnstile = Turnstile(app)
-        requests = [turnstile(scope("hog"), nothing, nothing) for _ in range(50)]
-        requests += [turnstile(scope(client), nothing, nothing) for client in ("a", "b", "b")]
+        guard = RoundRobinGuard(app)
+        requests = [guard(scope("hog"), nothing, nothing) for _ in range(50)]
+        requests += [guard(scope(client), nothing, nothing) for client in ("a", "b", "b")]
         await asyncio.gather(*requests)
 
     asyncio.run(test())
@@ -49,29 +49,29 @@ def test_clients_enter_in_turns_however_many_requests_one_has() -> None:
     assert app.most_at_once <= 2
 
 
-def test_a_request_that_is_cancelled_while_it_waits_is_passed_over() -> None:
+def test_a_cancelled_waiting_request_is_skipped() -> None:
     app = App()
 
     async def test() -> None:
-        turnstile = Turnstile(app)
+        guard = RoundRobinGuard(app)
         tasks = [
-            asyncio.ensure_future(turnstile(scope(client), nothing, nothing))
+            asyncio.ensure_future(guard(scope(client), nothing, nothing))
             for client in ("a", "b", "c")
         ]
         await asyncio.sleep(0)
         tasks[1].cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        await turnstile(scope("d"), nothing, nothing)
+        await guard(scope("d"), nothing, nothing)
 
     asyncio.run(test())
     assert app.clients == ["a", "c", "d"]
 
 
-def test_what_is_no_request_does_not_wait() -> None:
+def test_lifespan_events_do_not_wait() -> None:
     entered = []
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         entered.append(scope["type"])
 
-    asyncio.run(Turnstile(app)({"type": "lifespan"}, nothing, nothing))
+    asyncio.run(RoundRobinGuard(app)({"type": "lifespan"}, nothing, nothing))
     assert entered == ["lifespan"]
