@@ -436,6 +436,8 @@ class TaskRow:
     """The task as "module:object". It is imported when it is needed: most of it needs torch."""
     inputs: str
     """Its options on the command line as "module:object", which must import quickly."""
+    served: str = ""
+    """How it is served, as "module:object"; empty where it cannot be."""
     check: Callable[[AnyConfig], None] = lambda _: None
     """Raises ConfigError where sections do not fit each other."""
 

@@ -189,6 +189,7 @@ def serve(
     from headwise.serving.protocol import tls_context
     from headwise.serving.server import exposure_warnings, listen, make_server
     from headwise.serving.server import serve as run_server
+    from headwise.serving.task_api import TaskModel
     from headwise.workflows.serve import load_served, searched_by_workers
 
     hosts = AllowedHosts([host, *allowed_hosts])
@@ -223,6 +224,9 @@ def serve(
         if num_workers > 1:
             models = stack.enter_context(searched_by_workers(models, num_workers, compute))
         for model in models:
+            if isinstance(model, TaskModel):
+                note(f"{model.name}: {model.task}, at /v1/{model.served.verb}")
+                continue
             languages = f"{model.source} to {model.target}"
             if not model.has_languages:
                 languages = "by name only: its config has no data.source_language, target_language"

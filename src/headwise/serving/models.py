@@ -65,7 +65,6 @@ class Models:
     """All models that are served."""
 
     def __init__(self, models: Sequence[ServedModel]) -> None:
-        assert models, "no models to serve"
         self.all = tuple(models)
         self._by_name: dict[str, ServedModel] = {}
         self._by_pair: dict[tuple[str, str], ServedModel] = {}
@@ -124,6 +123,8 @@ class Models:
             if asked != _pair(model.source, model.target):
                 raise RefusedError(400, "this model does not translate between these languages")
             return model
+        if not self.all:
+            raise RefusedError(404, "this server has no translation model: see /v1/tasks")
         if source is None and target is None:
             return self.all[0]
         if target is None:

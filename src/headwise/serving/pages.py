@@ -18,7 +18,7 @@ from headwise.serving.keys import Sessions
 from headwise.serving.service import Service
 
 SIGN_IN = "/session"
-PAGES = ("/", "/docs")
+PAGES = ("/", "/docs", "/tasks")
 """Pages that other sites may link to."""
 
 _PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
@@ -49,13 +49,17 @@ class Status(BaseModel):
     )
 
 
-def routes(app: FastAPI, sessions: Sessions | None) -> APIRouter:
-    """Make the routes of the pages."""
+def routes(app: FastAPI, sessions: Sessions | None, *, translates: bool) -> APIRouter:
+    """Make the routes of the pages; without translation models, the first is that of tasks."""
     router = APIRouter(include_in_schema=False)
 
     @router.get("/")
     async def page() -> Response:
-        return _file("index.html")
+        return _file("index.html" if translates else "tasks.html")
+
+    @router.get("/tasks")
+    async def tasks() -> Response:
+        return _file("tasks.html")
 
     @router.get("/docs")
     async def docs() -> Response:

@@ -5,19 +5,20 @@ import contextlib
 import resource
 import socket
 import ssl
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from ipaddress import ip_address
 from types import FrameType
 
 import uvicorn
 from fastapi import FastAPI
+from pydantic import BaseModel
 from starlette.middleware.cors import CORSMiddleware
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headwise import __version__
 from headwise.errors import ConfigError
-from headwise.serving import errors, libretranslate, logs, pages, translation_api
+from headwise.serving import errors, libretranslate, logs, pages, task_api, translation_api
 from headwise.serving.bodies import BodyGuard
 from headwise.serving.client_limits import (
     LoopTime,
@@ -35,6 +36,7 @@ from headwise.serving.models import Models, ServedModel
 from headwise.serving.observation import Metrics, Observer
 from headwise.serving.protocol import GuardedProtocol, TlsProtocol
 from headwise.serving.service import Service
+from headwise.serving.task_api import TaskModel
 from headwise.serving.translation import check_recipe
 from headwise.signals import StopWishes
 
@@ -51,13 +53,17 @@ def make_app(
     keys: Keys | None = None,
     origins: Sequence[str] = (),
     *,
+    others: Sequence[TaskModel] = (),
     hosts: AllowedHosts | None = None,
     proxies: TrustedProxies | None = None,
 ) -> ASGIApp:
-    """Make the application: routes within guards; pages from `origins` may use it, too."""
+    """Make the application: routes within guards; pages from `origins` may use it, too.
+
+    `others` are models of other tasks than translation.
+    """
     proxies = proxies or TrustedProxies()
     sessions = None if keys is None else Sessions(keys, proxies)
-    guarded = _without_cookies_and_query(make_routes(service, sessions))
+    guarded = _without_cookies_and_query(make_routes(service, sessions, list(others)))
     if keys is None or sessions is None:
         guarded = BodyGuard(RoundRobinGuard(guarded), service.limits)
     else:
@@ -94,7 +100,7 @@ def make_app(
     return Observer(guarded, service.metrics, proxies, is_accepting=lambda: service.is_accepting)
 
 
-def make_routes(service: Service, sessions: Sessions | None) -> FastAPI:
+def make_routes(service: Service, sessions: Sessions | None, others: list[TaskModel]) -> FastAPI:
     """Make the routes alone; with `sessions`, those of a server that requires keys."""
 
     @asynccontextmanager
@@ -116,17 +122,19 @@ def make_routes(service: Service, sessions: Sessions | None) -> FastAPI:
     errors.install(app)
     app.include_router(translation_api.routes(service))
     app.include_router(libretranslate.routes(service))
+    app.include_router(task_api.routes(service, others))
     app.include_router(pages.status_routes(service))
-    app.include_router(pages.routes(app, sessions))
-    _describe(app, has_keys=sessions is not None)
+    app.include_router(pages.routes(app, sessions, translates=bool(service.models.all)))
+    requests = {each.served.request for each in others}
+    _describe(app, [*_REQUESTS, *requests], has_keys=sessions is not None)
     return app
 
 
-def _describe(app: FastAPI, *, has_keys: bool) -> None:
+def _describe(app: FastAPI, requests: Iterable[type[BaseModel]], *, has_keys: bool) -> None:
     """Add to the OpenAPI description what FastAPI cannot know."""
     schema = app.openapi()
     components = schema["components"]
-    for kind in _REQUESTS:
+    for kind in requests:
         components["schemas"][kind.__name__] = kind.model_json_schema()
     if has_keys:
         components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
@@ -204,7 +212,7 @@ class Server(uvicorn.Server):
 
 
 def make_server(
-    models: Sequence[ServedModel],
+    models: Sequence[ServedModel | TaskModel],
     compute: ComputeThread,
     *,
     limits: Limits | None = None,
@@ -216,10 +224,11 @@ def make_server(
 ) -> Server:
     """Make a server; it gets its sockets when it is run."""
     limits = limits or Limits()
-    known = Models(models)
+    known = Models([model for model in models if isinstance(model, ServedModel)])
+    others = [model for model in models if isinstance(model, TaskModel)]
     for model in known.all:
         check_recipe(model, limits)
-    service = Service(known, limits, Metrics(), compute)
+    service = Service(known, limits, Metrics(), compute, num_others=len(others))
     time_of_clients = LoopTime(proxies or TrustedProxies())
 
     class Protocol(GuardedProtocol):
@@ -238,7 +247,8 @@ def make_server(
         protocol = type("Tls", (TlsProtocol,), {"context": tls, "http": Protocol})
     config = uvicorn.Config(
         LoopTimeMeter(
-            make_app(service, keys, origins, hosts=hosts, proxies=proxies), time_of_clients
+            make_app(service, keys, origins, others=others, hosts=hosts, proxies=proxies),
+            time_of_clients,
         ),
         http=protocol,
         ws="none",

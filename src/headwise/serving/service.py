@@ -39,10 +39,20 @@ class Service:
     """Every model with its queue, and whether requests are accepted."""
 
     def __init__(
-        self, models: Models, limits: Limits, metrics: Metrics, compute: ComputeThread
+        self,
+        models: Models,
+        limits: Limits,
+        metrics: Metrics,
+        compute: ComputeThread,
+        *,
+        num_others: int = 0,
     ) -> None:
-        """Search in `compute`, except for models with workers."""
+        """Search in `compute`, except for models with workers.
+
+        `num_others` models are of other tasks than translation, and have no queue of their own.
+        """
         self.models, self.limits, self.metrics = models, limits, metrics
+        self._num_models = len(models.all) + num_others
         self._compute = compute
         in_loop = InLoop()
         self._drivers: dict[str, Driver] = {
@@ -110,7 +120,7 @@ class Service:
     @property
     def is_ready(self) -> bool:
         """Whether requests are accepted, and some model can answer them."""
-        return self.is_accepting and len(self.broken()) < len(self.models.all)
+        return self.is_accepting and len(self.broken()) < self._num_models
 
     @property
     def is_healthy(self) -> bool:
@@ -121,7 +131,7 @@ class Service:
             self._compute.has(self.light_calls)
             and self._compute.has(self.bulk_calls)
             and self._compute.stalled_seconds < self._hang_seconds
-            and len(self.broken()) < len(self.models.all)
+            and len(self.broken()) < self._num_models
         )
 
     def broken(self) -> dict[str, str]:

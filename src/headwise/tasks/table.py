@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from headwise.config import task_row
+from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
     from headwise.tasks.inputs import TaskInputs
@@ -20,6 +21,14 @@ def task_inputs(name: str) -> "TaskInputs":
     """Import the options of a task on the command line; this imports little."""
     inputs: TaskInputs = _load(task_row(name).inputs)
     return inputs
+
+
+def served_task(name: str) -> Any:
+    """Import how a task is served, a `headwise.serving.task_api.ServedTask`."""
+    place = task_row(name).served
+    if not place:
+        raise ConfigError(f"runs of the task {name} cannot be served")
+    return _load(place)
 
 
 def _load(place: str) -> Any:

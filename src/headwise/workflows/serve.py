@@ -10,13 +10,15 @@ from typing import Any
 import torch
 
 from headwise.config import Vocab
-from headwise.errors import CheckpointError
+from headwise.errors import CheckpointError, ConfigError
 from headwise.paper import compare_with_paper
 from headwise.runs.directory import RunDirectory
 from headwise.runs.metrics import iterate_metrics
 from headwise.serving.compute import ComputeThread
 from headwise.serving.models import ServedModel
+from headwise.serving.task_api import ServedTask, TaskModel
 from headwise.serving.workers import Workers
+from headwise.tasks.table import served_task
 from headwise.tasks.translation.translator import Translator
 from headwise.workflows.translators import EngineName, Quantization, load_translator
 
@@ -31,10 +33,16 @@ def load_served(
     quantization: Quantization | None = None,
     checkpoint: str | None = None,
     device: str = "cpu",
-) -> list[ServedModel]:
+) -> list[ServedModel | TaskModel]:
     """Load runs to be served, each under the name of its directory."""
-    models = []
+    models: list[ServedModel | TaskModel] = []
     for run in runs:
+        task = RunDirectory(run).config().task
+        if task != "translation":
+            if engine != "torch":
+                raise ConfigError(f"{run}: runs of the task {task} are served by torch")
+            models.append(_load_other(run, task, checkpoint, device))
+            continue
         translator = load_translator(
             run, engine=engine, quantization=quantization, checkpoint=checkpoint, device=device
         )
@@ -42,6 +50,24 @@ def load_served(
         card = model_card(RunDirectory(run), translator, engine)
         models.append(ServedModel(name=name, translator=translator, card=card))
     return models
+
+
+def _load_other(run: Path, task: str, checkpoint: str | None, device: str) -> TaskModel:
+    """Load a run of another task than translation."""
+    served: ServedTask = served_task(task)
+    directory = RunDirectory(run)
+    experiment, departures = compare_with_paper(directory.config())
+    return TaskModel(
+        name=printable_name(run.resolve().name),
+        task=task,
+        served=served,
+        predictor=served.load(run, checkpoint, device),
+        card={
+            "training": _training(directory),
+            "nearest_experiment": experiment.title,
+            "departures": [str(departure) for departure in departures],
+        },
+    )
 
 
 def printable_name(name: str) -> str:
@@ -56,13 +82,17 @@ def printable_name(name: str) -> str:
 
 @contextmanager
 def searched_by_workers(
-    models: Sequence[ServedModel], count: int, compute: ComputeThread
-) -> Iterator[list[ServedModel]]:
-    """Let so many processes search with models, while the block runs."""
+    models: Sequence[ServedModel | TaskModel], count: int, compute: ComputeThread
+) -> Iterator[list[ServedModel | TaskModel]]:
+    """Let so many processes search with the translation models, while the block runs."""
     # Attention and the like, still computed in this process, must not take the workers' cores.
     compute.call(lambda: torch.set_num_threads(1))
-    with Workers(count, {model.name: model.translator.model for model in models}) as workers:
-        yield [replace(model, workers=workers) for model in models]
+    searched = {m.name: m.translator.model for m in models if isinstance(m, ServedModel)}
+    with Workers(count, searched) as workers:
+        yield [
+            replace(model, workers=workers) if isinstance(model, ServedModel) else model
+            for model in models
+        ]
 
 
 def model_card(run: RunDirectory, translator: Translator, engine: EngineName) -> dict[str, Any]:
