@@ -48,7 +48,7 @@ def on_narrow_terminal(home: Path) -> str:
         assert [line[:5] for line in alternatives[1:5]] == [f"  {n}. " for n in range(1, 5)]
         assert alternatives[1][5:] == answer.splitlines()[1][2:]
         terminal.type("¿ñ\n")
-        assert "no text in this encoding: try LANG=C.UTF-8" in terminal.read_until("\n> ")
+        assert "not text in this encoding: try LANG=C.UTF-8" in terminal.read_until("\n> ")
         terminal.type("? dessert\n")
         assert "\n  4. " in plain(terminal.read_until("\n> "))
         terminal.type("\n")
@@ -101,7 +101,7 @@ def test_it_measures_what_it_says(
     state = json.loads((run.step_directory(run.steps()[-1]) / "state.json").read_text())
     assert f"{state['step']:,} updates, {state['tokens']:,} target tokens" in out
     assert "28,500 pairs to train on, 500 to validate on, 1,000 words to test on" in out
-    assert "s since the command began" in out
+    assert "s since the command started" in out
     assert "report runs/demo-reverse/report.html: open it in a browser" in out
     page = (home / "runs" / "demo-reverse" / "report.html").read_text()
     assert "<!doctype html>" in page.lower()
@@ -169,7 +169,7 @@ def test_fresh_starts_over_but_only_where_a_demo_was(
     for which in ([], ["--task", "reverse"]):
         code, out, errors = headwise("demo", "--run", str(trained_run), "--fresh", *which)
         assert (code, out) == (2, "")
-        assert "is a run, but none of a demo: choose another name for --run" in errors
+        assert "is a run, but not of a demo: choose another name for --run" in errors
     assert (trained_run / "averaged").is_dir()
     assert not (trained_run.parent / "demo-data").exists()
 
@@ -183,12 +183,12 @@ def test_ctrl_c_keeps_what_was_trained(
         terminal.type("\x03")
         assert terminal.end() == 130
     seen = plain(terminal.seen)
-    stopped = re.search(r"stopped: saved step ([\d,]+); the same command goes on", seen)
+    stopped = re.search(r"stopped: saved step ([\d,]+); the same command resumes", seen)
     assert stopped is not None, seen
     assert "Traceback" not in seen
     step = int(stopped[1].replace(",", ""))
     assert RunDirectory(home / "runs" / "stopped").steps()[-1] == step
-    # It goes on, and is told at once that three minutes are over.
+    # It resumes, and stops at once, as if three minutes were over.
     monkeypatch.setattr("headwise.training.loop.limit_reached", lambda *_: "a limit")
     monkeypatch.chdir(home)
     code, out, errors = headwise(*arguments)
@@ -202,7 +202,7 @@ def test_ctrl_c_before_training_leaves_nothing_half_made(home: Path, tmp_path: P
         terminal.read_until("Getting the text")
         terminal.type("\x03")
         assert terminal.end() == 130
-    assert "the same command goes on from there" in plain(terminal.seen)
+    assert "the same command resumes from there" in plain(terminal.seen)
     assert "Traceback" not in terminal.seen
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 

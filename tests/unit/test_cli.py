@@ -352,4 +352,4 @@ def test_too_little_memory_is_one_line() -> None:
         [sys.executable, "-c", _NO_MEMORY], capture_output=True, text=True, check=False
     )
     assert (result.returncode, result.stderr.count("\n")) == (2, 1)
-    assert "not enough memory: take a smaller model, batch or beam" in result.stderr
+    assert "not enough memory: use a smaller model, batch or beam" in result.stderr

@@ -32,7 +32,7 @@ from headwise.machine import is_out_of_memory
 
 EPILOG = """\b
 Examples:
-  headwise demo                     a translator trained in minutes, to see and to try
+  headwise demo                     train a translator in minutes, and try it
   headwise explain                  one attention head, step by step
   headwise config base              the paper's base model as a recipe
   headwise config --set model.norm_order=pre --paper
@@ -40,21 +40,21 @@ Examples:
   headwise prepare --src train.en --tgt train.de --out data/ende
                                     text to subwords and token ids
   headwise train multi30k-tiny --src train.en --tgt train.de --run runs/ende
-                                    text to a trained model; again, to go on with it
-  headwise translate runs/ende < in.en > out.de
-                                    a filter: N lines in, N lines out
-  headwise doctor multi30k-tiny     what a recipe would take on this machine
+                                    train a model; the same command resumes it
+  headwise translate runs/ende "A man sleeps."
+                                    translate sentences, or the lines of stdin
+  headwise doctor multi30k-tiny     time and memory of a recipe on this machine
   headwise plot runs/base --out curves.html
                                     a run's loss, perplexity, rate and speed
   headwise attention runs/ende "A dog runs ." --out dog.html
-                                    where the model looks, head by head
+                                    the attention weights, head by head
   headwise evaluate runs/ende --src test.en --ref test.de
                                     BLEU, chrF and perplexity of a run
-  headwise report runs/ende         all about a run, on one page
+  headwise report runs/ende         a run's scores, samples and curves on one page
   headwise score output.de test.de --language de
                                     BLEU and chrF of translations in a file
   headwise export runs/ende --to ctranslate2
-                                    the model for a faster engine
+                                    export the model to a faster engine
   headwise serve runs/ende          a translation API and a web page
 
 --traceback after any command shows where in the code an error came from.
@@ -101,26 +101,26 @@ def main() -> None:
         arguments.remove("--traceback")
         show_traceback = True
     sys.excepthook = _print_traceback
-    told = 0
+    received = 0
 
     def end(number: int, _: FrameType | None) -> None:
-        """Have what is half-made cleared away on the way out."""
-        nonlocal told
-        told = number
+        """Raise, so that temporary files are removed on the way out."""
+        nonlocal received
+        received = number
         if number == signal.SIGINT:
             raise KeyboardInterrupt
         sys.exit(128 + number)
 
     for number in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # As in a shell's background.
+        if signal.getsignal(number) is not signal.SIG_IGN:  # Ignored in a shell's background jobs.
             signal.signal(number, end)
     try:
         app.main(arguments, prog_name="headwise", standalone_mode=False)
         if sys.stdout is not None:
-            sys.stdout.flush()  # Here, where a full disk can still be reported.
-        if told:
-            # It came where exceptions are ignored, in an object's last moment, say.
-            sys.exit(128 + told)
+            sys.stdout.flush()  # Here, where an error such as a full disk is still reported.
+        if received:
+            # The exception was ignored, for example in a __del__ method.
+            sys.exit(128 + received)
     except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except (click.ClickException, HeadwiseError, OSError) as error:
@@ -131,12 +131,12 @@ def main() -> None:
     except (MemoryError, RuntimeError) as error:
         if show_traceback or not is_out_of_memory(error):
             raise
-        error_line(f"not enough memory: take a smaller model, batch or beam ({_first_line(error)})")
+        error_line(f"not enough memory: use a smaller model, batch or beam ({_first_line(error)})")
         sys.exit(2)
 
 
 def _print_traceback(_: type[BaseException], error: BaseException, __: object) -> None:
-    """Print the traceback of a bug, which may quote a file as well."""
+    """Print the traceback of a bug, with control characters escaped."""
     error_lines("".join(traceback.format_exception(error)))
 
 
@@ -145,7 +145,7 @@ def _message(error: Exception) -> str:
         sentence = " ".join(error.format_message().split()).rstrip(".")
         return f"{sentence}. See '{error.ctx.command_path} --help'."
     if isinstance(error, click.ClickException):
-        return " ".join(error.format_message().split())  # It lists choices on lines of their own.
+        return " ".join(error.format_message().split())  # Click puts each choice on its own line.
     if isinstance(error, OSError):
         place = "cannot write the output" if error.filename is None else os.fsdecode(error.filename)
         return f"{place}: {error.strerror or error}"

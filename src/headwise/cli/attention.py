@@ -1,4 +1,4 @@
-"""`headwise attention`: where a model looks, as a page or a picture."""
+"""`headwise attention`: attention weights as a page or a picture."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,15 +22,15 @@ Examples:
   headwise attention runs/ende "A dog runs ." --kind encoder --layer 5 \\
     --head 1 --head 2 --out dog.pdf
 
-An .html page stands alone and needs nothing more; .pdf, .png and .svg are drawn by
-matplotlib: pip install 'headwise[plot]'.
+An .html page is self-contained; .pdf, .png and .svg need matplotlib:
+pip install 'headwise[plot]'.
 """
 
 
 @click.command(epilog=EPILOG)
 @click.argument("run", type=FILE)
 @click.argument("source")
-@click.option("--target", help="A translation to look at, instead of the model's own.")
+@click.option("--target", help="A translation to show, instead of the model's own.")
 @click.option(
     "--out",
     metavar="FILE",
@@ -46,8 +46,10 @@ matplotlib: pip install 'headwise[plot]'.
     show_default=True,
     help="Translation to source, or self-attention of encoder or decoder.",
 )
-@click.option("--layer", type=int, help="Counted from 1; the last but one.")
-@click.option("--head", "heads", type=int, multiple=True, help="Counted from 1; all. Repeatable.")
+@click.option("--layer", type=int, help="Counted from 1; default: the last but one.")
+@click.option(
+    "--head", "heads", type=int, multiple=True, help="Counted from 1; default: all. Repeatable."
+)
 def attention(
     run: Path,
     source: str,
@@ -58,12 +60,12 @@ def attention(
     layer: int | None,
     heads: tuple[int, ...],
 ) -> None:
-    """Show which words a model looks at, for a sentence and its translation."""
+    """Show which words a model attends to, for a sentence and its translation."""
     from headwise.inspect.attention_file import write_attention
     from headwise.inspect.figures import kind_of
     from headwise.tasks.translation.translator import Translator
 
-    kind_of(out)  # Before the model is loaded, which takes a while.
+    kind_of(out)  # Before loading the model, which takes a while.
     translator = Translator.load(run, checkpoint=checkpoint)
     note(f"using {translator.name}")
     write_attention(translator, source, out, target=target, kind=kind, layer=layer, heads=heads)

@@ -1,4 +1,4 @@
-"""`headwise config`: a recipe with every value filled in, or what in it departs from the paper."""
+"""`headwise config`: a recipe with every value filled in, or its departures from the paper."""
 
 import click
 
@@ -34,8 +34,8 @@ trains; and the rows of Table 3 at its vocabulary of 40,960:
 def config(recipe: str, overrides: tuple[str, ...], paper: bool) -> None:
     """Print a recipe with every value filled in.
 
-    RECIPE is a shipped recipe's name or a TOML file; without it, the paper's base model. What is
-    printed is itself a recipe, with the parameter count as a comment.
+    RECIPE is a shipped recipe's name or a TOML file; without it, the paper's base model. The output
+    is itself a recipe, with the parameter count as a comment.
     """
     from headwise.paper import describe_departures, describe_size
     from headwise.recipes import load_recipe

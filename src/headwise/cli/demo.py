@@ -1,4 +1,4 @@
-"""`headwise demo`: a translator trained within minutes, with everything that there is to see."""
+"""`headwise demo`: train a translator within minutes and show its results."""
 
 import sys
 import textwrap
@@ -23,14 +23,14 @@ EPILOG = """\b
 Examples:
   headwise demo                            English to Spanish, in three minutes of training
   headwise demo --minutes 10 --run runs/demo-10
-                                           a better one, beside it
+                                           train longer, in another run
   headwise demo --task numbers             without any download: "three hundred and five"
                                            to "305 = trescientos cinco"
   headwise demo --task reverse --minutes 1
                                            the smallest: words backwards
 
-The same command again goes on where it was stopped, and shows what is trained
-already. The text is downloaded once, with pip, to demo-data beside the run.
+The same command again resumes a stopped demo, and shows the results of a finished one.
+The text is downloaded once, with pip, to demo-data beside the run.
 """
 
 
@@ -38,13 +38,13 @@ already. The text is downloaded once, with pip, to demo-data beside the run.
 @click.option(
     "--task",
     type=click.Choice(["tatoeba", "numbers", "reverse"]),
-    help="What to learn; tatoeba, or numbers where that cannot be downloaded.",
+    help="What to learn; default: tatoeba, or numbers if that cannot be downloaded.",
 )
 @click.option(
-    "--minutes", type=click.FloatRange(min=0, min_open=True), help="How long to train; 3."
+    "--minutes", type=click.FloatRange(min=0, min_open=True), help="How long to train; default: 3."
 )
-@click.option("--run", type=FILE, help="The run directory; runs/demo, or runs/demo-TASK.")
-@click.option("--fresh", is_flag=True, help="Start over, even if it is trained already.")
+@click.option("--run", type=FILE, help="The run directory; default: runs/demo or runs/demo-TASK.")
+@click.option("--fresh", is_flag=True, help="Start over, even if the demo is trained already.")
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change one value.")
 def demo(
     task: "TaskName | None",
@@ -55,8 +55,8 @@ def demo(
 ) -> None:
     """Train a translator within minutes and see what it can do.
 
-    It learns from real sentences, is scored on a thousand that it never saw, shows ten of them,
-    and translates what you type.
+    It learns from real sentences, is scored on a thousand held-out ones, shows ten of them, and
+    translates what you type.
     """
     began = time.monotonic()
     from headwise.cli.demo_report import filled, heading, report_text, width
@@ -65,33 +65,33 @@ def demo(
 
     try:
         with watch() as watcher:
-            teller = _Teller(watcher, width())
+            demo_watch = _DemoWatch(watcher, width())
             training = train_demo(
                 run,
                 task=task,
                 minutes=minutes,
                 overrides=overrides,
                 fresh=fresh,
-                say=teller.say,
-                on_event=teller.event,
+                say=demo_watch.say,
+                on_event=demo_watch.event,
                 on_progress=watcher.progress,
             )
             if training.signal:
                 step = training.state.step
                 saved = f"saved step {step:,}" if step else "no update was made yet"
-                show(f"stopped: {saved}; the same command goes on from there")
+                show(f"stopped: {saved}; the same command resumes from there")
                 raise SystemExit(128 + training.signal)
             time_taken = duration(60 * training.state.minutes)
             if training.is_new:
-                teller.say(f"Trained for {time_taken}; now the test.")
+                demo_watch.say(f"Trained for {time_taken}; now the test.")
             else:
-                teller.say(
+                demo_watch.say(
                     f"{training.run.path} is trained already, for {time_taken}: here it is again. "
                     "--fresh starts over."
                 )
             report = evaluate_demo(training, on_progress=watcher.progress)
     except KeyboardInterrupt:
-        show("stopped: what is done is kept, and the same command goes on from there")
+        show("stopped: what is done is kept, and the same command resumes from there")
         raise SystemExit(130) from None
     show_styled(report_text(report, seconds=time.monotonic() - began))
     if sys.stdin.isatty() and sys.stdout.isatty():
@@ -104,8 +104,8 @@ def demo(
         converse(report.translator)
 
 
-class _Teller:
-    """Tell less of training than `headwise train` does, in lines that fit the terminal."""
+class _DemoWatch:
+    """Show training in fewer lines than `headwise train`, wrapped to the terminal."""
 
     def __init__(self, watcher: "PlainWatch | LiveWatch", width: int) -> None:
         self._watcher, self._width = watcher, width

@@ -1,4 +1,4 @@
-"""What `headwise demo` prints in the end: score, examples, measurements, places, what next."""
+"""What `headwise demo` prints at the end: score, examples, measurements, files, next steps."""
 
 import shlex
 import shutil
@@ -20,7 +20,7 @@ _LABEL = 13
 
 
 def report_text(report: "DemoReport", *, seconds: float) -> str:
-    """Lay out everything that there is to show, `seconds` after the command began."""
+    """Format the report, `seconds` after the command started."""
     noun = report.training.text.task.noun
     parts = [
         [heading("Score"), *_score(report)],
@@ -43,7 +43,7 @@ def _score(report: "DemoReport") -> list[str]:
         f"BLEU {scores.bleu.value:.1f}{margin} on {unseen}",
         *_row("signature", scores.bleu.signature),
         *_row("chrF", f"{scores.chrf.value:.1f}"),
-        *_row("exact", f"{report.exact:.1%} are, to the letter, what a person wrote"),
+        *_row("exact", f"{report.exact:.1%} equal a human translation exactly"),
     ]
 
 
@@ -73,7 +73,7 @@ def _measured(report: "DemoReport", seconds: float) -> list[str]:
         f"{state.tokens:,} target tokens, {rate:,.0f} a second",
         "translation": f"{report.scores.sentences_per_second:.0f} {training.text.task.noun} a "
         f"second, with a beam of {config.decode.beam}",
-        "altogether": f"{duration(seconds)} since the command began",
+        "altogether": f"{duration(seconds)} since the command started",
     }
     return [line for label, text in rows.items() for line in _row(label, text)]
 
@@ -94,7 +94,7 @@ def _next(report: "DemoReport") -> list[str]:
     text, run = report.training.text, shlex.quote(str(report.training.run.path))
     count = text.manifest["references"]
     numbers = f"{{{','.join(str(n + 1) for n in range(count))}}}" if count > 1 else "1"
-    # The shell makes an option of every reference.
+    # The shell expands this to an option for each reference.
     references = f"--ref={shlex.quote(f'{text.directory}/test.{text.task.target}')}.{numbers}"
     return [
         "Text of your own, two files that correspond line by line:",
@@ -105,7 +105,7 @@ def _next(report: "DemoReport") -> list[str]:
             shlex.quote(text.task.examples[0]),
             "--out attention.html",
         ),
-        "The same test, scored in every way that people compare:",
+        "The same test, with all scores:",
         *_command(
             f"headwise evaluate {run}", f"--src {shlex.quote(str(text.test_source))}", references
         ),
@@ -113,7 +113,7 @@ def _next(report: "DemoReport") -> list[str]:
 
 
 def _command(*parts: str) -> list[str]:
-    """Lay out a command; on several lines, as a shell takes them, where one is too short."""
+    """Format a command; on several lines, with backslashes, if one is too short."""
     parts = tuple(map(visible, parts))
     line = f"  {' '.join(parts)}"
     if len(line) <= width():
@@ -127,17 +127,17 @@ def _command(*parts: str) -> list[str]:
 
 
 def filled(text: str) -> str:
-    """Break text where the terminal ends, at its widest."""
+    """Wrap text to the terminal's width."""
     return textwrap.fill(text, width())
 
 
 def width() -> int:
-    """Return how wide lines may be."""
+    """Return the maximum width of a line."""
     return min(_WIDEST, shutil.get_terminal_size().columns)
 
 
 def _row(label: str, text: str, colour: str | None = None) -> list[str]:
-    """Put a label before a text, which is broken under itself where it is too long."""
+    """Put a label before a text, which is wrapped in its own column."""
     lines = textwrap.wrap(visible(text, keep=IN_TEXT), max(20, width() - _LABEL)) or [""]
     return [
         click.style(f"{label if number == 0 else '':<{_LABEL}}", dim=True)
@@ -147,5 +147,5 @@ def _row(label: str, text: str, colour: str | None = None) -> list[str]:
 
 
 def heading(text: str) -> str:
-    """Make a line stand out."""
+    """Format a heading."""
     return click.style(text, bold=True)

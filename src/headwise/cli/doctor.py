@@ -1,4 +1,4 @@
-"""`headwise doctor`: this machine, a recipe on it, and what is wrong with a text."""
+"""`headwise doctor`: check this machine, a recipe on it, and a text."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ Examples:
   headwise doctor                          the paper's base model on this machine
   headwise doctor multi30k-tiny
   headwise doctor multi30k-tiny --src train.en --tgt train.de
-                                           and what in the text would be left out
+                                           and count the pairs that would be dropped
 """
 
 
@@ -24,7 +24,7 @@ Examples:
 @click.argument("recipe", default="base")
 @text_options
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change one value.")
-@click.option("--device", help="cpu, cuda, ...; an accelerator if there is one.")
+@click.option("--device", help="cpu, cuda, ...; default: an accelerator if there is one.")
 def doctor(
     recipe: str,
     lenient: bool,
@@ -33,7 +33,7 @@ def doctor(
     device: str | None,
     **files: Any,
 ) -> None:
-    """Say what a recipe would take on this machine, and what in a text would be left out.
+    """Estimate a recipe's time and memory on this machine, and check a text.
 
     RECIPE is a shipped recipe's name or a TOML file; without it, the paper's base model. Nothing
     is written. Lines that cannot be read are counted as with --lenient.

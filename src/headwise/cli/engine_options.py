@@ -1,4 +1,4 @@
-"""The options that choose what computes, the same on every verb that translates."""
+"""The options that select an engine, for every verb that translates."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,12 +10,12 @@ _ENGINE = click.option(
     type=click.Choice(["torch", "ctranslate2"]),
     default="torch",
     show_default=True,
-    help="What computes; `headwise export` makes what ctranslate2 needs.",
+    help="The engine; ctranslate2 needs an export made by `headwise export`.",
 )
 _QUANTIZATION = click.option(
     "--quantization",
     type=click.Choice(["int8", "int16", "float32"]),
-    help="Which export; the smallest there is.",
+    help="Which export; default: the smallest.",
 )
 
 

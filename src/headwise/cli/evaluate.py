@@ -1,4 +1,4 @@
-"""`headwise evaluate`: runs on a test set."""
+"""`headwise evaluate`: score runs on a test set."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +25,7 @@ Examples:
                                      a source and two references on each line
 
 Files may end in .gz, .xz or .zst. Publish BLEU with its signature; the tokenised
-scores are the paper's way, and not comparable with it.
+scores are as in the paper, and not comparable with it.
 """
 
 
@@ -40,7 +40,7 @@ def _columns(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ..
 @click.argument("runs", metavar="RUN...", nargs=-1, required=True, type=FILE)
 @click.option("--src", "source", type=FILE, help="The test set's source text.")
 @click.option("--ref", "references", type=FILE, multiple=True, help="A reference; repeatable.")
-@click.option("--tsv", type=FILE, help="One file with all of it, instead of --src and --ref.")
+@click.option("--tsv", type=FILE, help="One file with all columns, instead of --src and --ref.")
 @click.option(
     "--columns",
     metavar="N,N[,N...]",
@@ -49,7 +49,9 @@ def _columns(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ..
     show_default=True,
     help="The TSV's source and references.",
 )
-@click.option("--language", help="Of the references, for the Moses tokenizer; the recipe's.")
+@click.option(
+    "--language", help="Of the references, for the Moses tokenizer; default: the recipe's."
+)
 @click.option("--checkpoint", help="averaged, best, last or a step; by default in that order.")
 @click.option("--beam", type=click.IntRange(min=1), help="Hypotheses kept open.")
 @click.option(

@@ -36,10 +36,10 @@ _STYLES: dict[str, dict[str, Any]] = {
     "page",
     metavar="FILE",
     type=click.Path(path_type=Path),
-    help="Write the walk as a web page instead.",
+    help="Write a web page instead.",
 )
 def explain(matrices: Path | None, page: Path | None) -> None:
-    """Walk through one head of attention, number by number.
+    """Explain one head of attention step by step, with numbers.
 
     MATRICES is a TOML or JSON file; without it, a small worked example is explained.
     """

@@ -1,4 +1,4 @@
-"""`headwise export`: a run's model for other programs."""
+"""`headwise export`: a run's model in another program's format."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,9 +17,9 @@ Examples:
   headwise export runs/ende --to ctranslate2
   headwise export runs/ende --to ctranslate2 --quantization float32 --checkpoint best
 
-The model goes to RUN/exports/ctranslate2-int8, or what the quantization is, with its
-vocabularies and subwords. The same inputs go through it and through the run's own
-model; what comes out is compared, printed, and written beside it: verification.json.
+The model is written to RUN/exports/ctranslate2-QUANTIZATION with its vocabularies and
+subwords. Its outputs are compared with those of the run's own model; the result is
+printed and written to verification.json.
 
 It needs pip install 'headwise[ctranslate2]'.
 """
@@ -32,18 +32,18 @@ It needs pip install 'headwise[ctranslate2]'.
     "format_",
     type=click.Choice(["ctranslate2"]),
     required=True,
-    help="Whose format to write.",
+    help="The format to write.",
 )
 @click.option(
     "--quantization",
     type=click.Choice(["int8", "int16", "float32"]),
     default="int8",
     show_default=True,
-    help="What to store weights and compute in: small and fast, or exact.",
+    help="The type of the weights: int8 is small and fast, float32 exact.",
 )
 @click.option("--checkpoint", metavar="WHICH", help="averaged, best, last or a step.")
 def export(run: Path, format_: str, quantization: "Quantization", checkpoint: str | None) -> None:
-    """Write a run's model in another program's format, and see that it computes the same."""
+    """Write a run's model in another program's format, and verify its outputs."""
     from headwise.interop.ctranslate2.export import export as export_run
     from headwise.runs.directory import RunDirectory
 

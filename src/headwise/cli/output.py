@@ -1,8 +1,8 @@
-"""Text to the terminal, whatever that can show.
+"""Print text safely to any terminal.
 
-Names, paths, languages and translations may come from files that others wrote. A value goes through
+Names, paths, languages and translations may come from untrusted files. A value goes through
 `visible` before it is put into a text of several lines, so that it stays within its line; `show`,
-`note` and `error_line` escape what is left, so that no control character reaches a terminal.
+`note` and `error_line` escape the rest, so that no control character reaches a terminal.
 """
 
 import json
@@ -37,14 +37,14 @@ _ASCII = str.maketrans(
 
 
 def show(text: str) -> None:
-    """Print lines to stdout, with everything but line feeds and tabs made visible."""
+    """Print lines to stdout, with control characters escaped except line feeds and tabs."""
     show_styled(visible(text, keep="\n\t"))
 
 
 def show_styled(text: str) -> None:
-    """Print text with styles of our own, of parts that were made visible before.
+    """Print text with our own styles; its other parts must have been escaped.
 
-    Colours go only to a terminal that wants them, and ASCII where there is no more.
+    Colours are printed on terminals only, and characters that stdout cannot encode become ASCII.
     """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
@@ -61,7 +61,7 @@ def show_json(values: object) -> None:
 
 
 def _nearest(character: str, encoding: str) -> str:
-    """Return a character as an encoding can have it: itself, without its accent, or "?"."""
+    """Return a character itself, without its accent, or "?": what the encoding has."""
     try:
         character.encode(encoding)
     except UnicodeEncodeError:
@@ -71,7 +71,7 @@ def _nearest(character: str, encoding: str) -> str:
 
 
 def shown_text(text: str) -> str:
-    """Return a sentence or a translation, which may be empty, as a person is shown it."""
+    """Return a sentence or a translation for display; it may be empty."""
     return visible(text, keep=IN_TEXT) if text.strip() else "(nothing)"
 
 
@@ -81,7 +81,7 @@ def note(line: str) -> None:
 
 
 def error_line(message: str) -> None:
-    """Print one line to stderr that says what is wrong."""
+    """Print an error message of one line to stderr."""
     label = click.style("headwise:", fg="red", bold=True)
     click.echo(f"{label} {visible(message)}", err=True, color=colour())
 
@@ -92,5 +92,5 @@ def error_lines(text: str) -> None:
 
 
 def colour() -> bool | None:
-    """Return False where colours are unwanted; None lets click look whether it is a terminal."""
+    """Return False if the user wants no colours; None lets click detect a terminal."""
     return False if os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb" else None

@@ -1,4 +1,4 @@
-"""`headwise plot`: the curves of runs, drawn over each other."""
+"""`headwise plot`: the training curves of one run or several."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,8 +16,8 @@ Examples:
   headwise plot runs/base runs/big --out curves.png
   headwise plot runs/* --x minutes --out curves.svg
 
-An .html page stands alone and needs nothing more; .pdf, .png and .svg are drawn by
-matplotlib: pip install 'headwise[plot]'. A run that still trains can be drawn too.
+An .html page is self-contained; .pdf, .png and .svg need matplotlib:
+pip install 'headwise[plot]'. A run that is still training can be plotted, too.
 """
 
 
@@ -36,12 +36,12 @@ matplotlib: pip install 'headwise[plot]'. A run that still trains can be drawn t
     type=click.Choice(["steps", "minutes"]),
     default="steps",
     show_default=True,
-    help="What goes along the bottom.",
+    help="The unit of the horizontal axis.",
 )
 def plot(runs: tuple[Path, ...], out: Path, by: "Horizontal") -> None:
     """Draw loss, perplexity, learning rate and speed of one run or several.
 
-    RUN is a run directory; what is drawn is its metrics.jsonl.
+    RUN is a run directory; the values are those of its metrics.jsonl.
     """
     from headwise.inspect.curves_file import write_curves
 

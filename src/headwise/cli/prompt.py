@@ -1,4 +1,4 @@
-"""A prompt at which sentences are typed and translated at once."""
+"""An interactive prompt that translates each line."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -30,7 +30,7 @@ def converse(translator: "Translator") -> None:
             show("")
             return
         except UnicodeDecodeError:
-            error_line("no text in this encoding: try LANG=C.UTF-8")
+            error_line("not text in this encoding: try LANG=C.UTF-8")
             continue
         if not line:
             return
@@ -54,7 +54,7 @@ def converse(translator: "Translator") -> None:
 
 def _typed() -> str:
     line = input("> ")
-    # Bytes that are no text reach us as halves of characters, which nothing else takes.
+    # Python passes bytes that are not text as lone surrogates, which cannot be translated.
     return line.encode("utf-8", "surrogateescape").decode("utf-8", "replace").strip()
 
 

@@ -1,4 +1,4 @@
-"""`headwise report`: a run on one page."""
+"""`headwise report`: a run's results on one page."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ Examples:
                                      scored on a test set
   headwise report runs/ende --checkpoint last --out ende.html
 
-The page stands alone: send it, archive it, open it offline.
+The page is self-contained: it can be sent, archived and opened offline.
 """
 
 
@@ -24,7 +24,9 @@ The page stands alone: send it, archive it, open it offline.
 @click.option("--src", "source", type=FILE, help="The source text of a test set to score.")
 @click.option("--ref", "references", type=FILE, multiple=True, help="A reference; repeatable.")
 @click.option("--checkpoint", help="averaged, best, last or a step; by default in that order.")
-@click.option("--out", metavar="FILE", type=FILE, help="The page to write; RUN/report.html.")
+@click.option(
+    "--out", metavar="FILE", type=FILE, help="The page to write; default: RUN/report.html."
+)
 def report(
     run: Path,
     source: Path | None,

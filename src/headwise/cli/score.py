@@ -1,4 +1,4 @@
-"""`headwise score`: numbers for translations that are in a file."""
+"""`headwise score`: score translations in a file."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ Examples:
   headwise score /dev/stdin test.de --tsv < output.de
 
 Both sides are plain text, not tokenised, a sentence a line; .gz, .xz and .zst are
-unpacked. With several references, an empty line is a reference that is not there.
+decompressed. With several references, an empty line means no reference.
 Intervals are sacreBLEU's bootstrap: 1,000 resamples, seed 12345.
 """
 
@@ -34,9 +34,9 @@ Intervals are sacreBLEU's bootstrap: 1,000 resamples, seed 12345.
 def score(
     hypotheses: Path, references: tuple[Path, ...], language: str, as_json: bool, as_tsv: bool
 ) -> None:
-    """Score translations against references: BLEU, chrF and BLEU the paper's way.
+    """Score translations against references: BLEU, chrF and BLEU as in the paper.
 
-    HYP holds the translations and each REF one reference for every line of it.
+    HYP has the translations, a sentence a line, and each REF one reference for each line.
     """
     if as_json and as_tsv:
         raise click.UsageError("give either --json or --tsv, not both")

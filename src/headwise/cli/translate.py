@@ -52,35 +52,39 @@ Put -- before a sentence that begins with a dash.
     help="Strength of the length penalty.",
 )
 @click.option("--nbest", type=click.IntRange(min=1), default=1, help="Candidates of each line.")
-@click.option("--min-length", type=click.IntRange(min=0), default=0, help="Fewest tokens.")
+@click.option(
+    "--min-length", type=click.IntRange(min=0), default=0, help="Fewest tokens of a translation."
+)
 @click.option("--scores", is_flag=True, help="Put its score before each candidate.")
 @click.option("--tsv", is_flag=True, help="Put the source before its translation.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each line.")
 @click.option("--score", "only_score", is_flag=True, help="Score pairs: source TAB target.")
 @click.option("--begun", is_flag=True, help="Lines are source TAB beginning of the translation.")
 @click.option("--split", is_flag=True, help="Lines are paragraphs: translate their sentences.")
-@click.option("--sample", is_flag=True, help="Draw at random instead of searching for the best.")
+@click.option("--sample", is_flag=True, help="Sample instead of searching for the best.")
 @click.option(
     "--temperature",
     type=click.FloatRange(min=0, min_open=True),
     default=1.0,
-    help="With --sample: below 1 draws what is probable more often.",
+    help="With --sample: below 1 prefers probable tokens.",
 )
 @click.option(
     "--top-k",
     type=click.IntRange(min=0),
     default=0,
-    help="With --sample: draw from this many tokens, the most probable; 0: from all.",
+    help="With --sample: draw from this many of the most probable tokens; 0: from all.",
 )
 @click.option(
     "--top-p",
     type=click.FloatRange(min=0, max=1, min_open=True),
     default=1.0,
-    help="With --sample: draw from the fewest tokens that have this much probability.",
+    help="With --sample: draw from the fewest tokens with this much probability.",
 )
-@click.option("--seed", type=click.IntRange(min=0), default=1, help="With --sample: what to draw.")
+@click.option(
+    "--seed", type=click.IntRange(min=0), default=1, help="With --sample: the random seed."
+)
 @click.option("--batch-size", type=click.IntRange(min=1), help="Sentences searched at a time.")
-@click.option("--lenient", is_flag=True, help="Replace bytes that are not text.")
+@click.option("--lenient", is_flag=True, help="Replace bytes that are not UTF-8 text.")
 @click.option(
     "--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change a [decode] setting."
 )

@@ -1,4 +1,4 @@
-"""Long work as it is seen: a live view on a terminal, plain lines anywhere else; on stderr."""
+"""Show the progress of long work on stderr: live on a terminal, as plain lines elsewhere."""
 
 import os
 import sys
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 
 _SILENCE_SECONDS = 60.0
-"""How long a log stays without a line."""
+"""The longest time without a line in a log."""
 
 
 @contextmanager
 def watch() -> Iterator["PlainWatch | LiveWatch"]:
-    """Yield what to tell of the work: its progress, its events, and what else there is to say."""
+    """Yield an object whose methods show progress, events and messages."""
     if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
         yield PlainWatch()
         return
@@ -41,30 +41,30 @@ def watch() -> Iterator["PlainWatch | LiveWatch"]:
 
 
 class PlainWatch:
-    """Print a line for whatever is worth keeping in a log."""
+    """Print lines for a log."""
 
     def __init__(self) -> None:
         self._left = TimeLeft()
-        self._said = time.monotonic()
+        self._last_line = time.monotonic()
 
     def progress(self, what: str, done: int, of: int | None) -> None:
-        """Print a line a minute, where it takes minutes."""
-        if time.monotonic() - self._said > _SILENCE_SECONDS:
+        """Print at most a line a minute."""
+        if time.monotonic() - self._last_line > _SILENCE_SECONDS:
             self.say(f"{what}: {done:,} pairs")
 
     def say(self, line: str, is_warning: bool = False) -> None:
         """Print a line."""
-        self._said = time.monotonic()
+        self._last_line = time.monotonic()
         text = visible(f"warning: {line}" if is_warning else line, keep="\n")
         click.echo(text, err=True, color=colour())
 
     def event(self, event: "Event") -> None:
-        """Print what happened; of updates, the logged ones, or one a minute."""
+        """Print an event; of updates, those that are logged, or one a minute."""
         from headwise.training.events import Updated
 
         if isinstance(event, Updated):
             left = self._left.after(event)
-            if event.logged or time.monotonic() - self._said > _SILENCE_SECONDS:
+            if event.logged or time.monotonic() - self._last_line > _SILENCE_SECONDS:
                 self.say(f"{_figures(event)}  {left}".rstrip())
             return
         for line, is_warning in _lines(event):
@@ -72,7 +72,7 @@ class PlainWatch:
 
 
 class LiveWatch:
-    """Show a bar and the latest figures below the lines that stay."""
+    """Show a bar and the latest figures below the printed lines."""
 
     def __init__(self, console: "Console", live: "Live") -> None:
         from rich.progress import (
@@ -96,7 +96,7 @@ class LiveWatch:
         self._what = ""
 
     def progress(self, what: str, done: float, of: float | None, figures: str = "") -> None:
-        """Show how far the work has come."""
+        """Update the bar."""
         from rich.console import Group
         from rich.text import Text
 
@@ -114,7 +114,7 @@ class LiveWatch:
         self._console.print(Text(visible(line, keep="\n"), style=style), soft_wrap=True)
 
     def event(self, event: "Event") -> None:
-        """Show what happened."""
+        """Show an event."""
         from headwise.training.events import Updated
 
         if isinstance(event, Updated):
@@ -125,7 +125,7 @@ class LiveWatch:
 
 
 class TimeLeft:
-    """How long the rest will take if it goes on as it has since we began to watch."""
+    """Estimate the time left from the speed since the first update."""
 
     def __init__(self) -> None:
         self._first: tuple[float, float] | None = None
@@ -151,7 +151,7 @@ def _figures(event: "Updated") -> str:
 
 
 def _lines(event: "Event") -> list[tuple[str, bool]]:
-    """Put any event but an update into words, and say of each line whether it is a warning."""
+    """Describe any event but an update in lines, each with whether it is a warning."""
     from headwise.training.estimate import Estimate
     from headwise.training.events import Note, Saved, Validated
 
@@ -173,7 +173,7 @@ def _validated(event: "Validated") -> str:
 
 
 def estimate_lines(estimate: "Estimate") -> list[tuple[str, bool]]:
-    """Say what a run will take, and warn of what is absurd."""
+    """Describe the time and memory of a run, with warnings if they are too large."""
     available = ""
     if estimate.available_mib is not None:
         available = f" of {estimate.available_mib:,.0f} MiB available"
@@ -197,7 +197,7 @@ def estimate_lines(estimate: "Estimate") -> list[tuple[str, bool]]:
     if estimate.too_large:
         lines.append(
             (
-                "that is more memory than there is: lower train.batch_tokens, and raise "
+                "that is more memory than is available: lower train.batch_tokens, and raise "
                 "train.accumulate by as much for the same updates",
                 True,
             )

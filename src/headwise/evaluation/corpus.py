@@ -1,4 +1,4 @@
-"""Hypotheses and their references: read from files, and checked against each other."""
+"""Hypotheses and their references: read from files and checked."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,8 +19,8 @@ def read_corpus(
 ) -> tuple[list[str], list[list[str | None]]]:
     """Read a file of hypotheses and its references, which correspond to it line by line.
 
-    Where several references are given, an empty line in one of them is a reference that is not
-    there, as long as another file has one for that sentence.
+    With several references, an empty line means no reference, if another file has one for that
+    sentence.
     """
     hypothesis_lines = list(_few_lines(hypotheses))
     if not hypothesis_lines:
@@ -49,7 +49,7 @@ def read_tsv_corpus(
 ) -> tuple[list[str], list[list[str | None]]]:
     """Read a test set from a TSV file's columns, counted from 1: source, reference, reference...
 
-    As with files of their own, an empty reference next to one that is not is none at all.
+    As in separate files, an empty reference beside another means no reference.
     """
     if len(columns) < 2 or min(columns) < 1:
         raise DataError("columns are counted from 1: that of the source, then of each reference")
@@ -68,7 +68,7 @@ def read_tsv_corpus(
 
 
 def _few_lines(path: Path) -> Iterator[str]:
-    """Yield a file's lines, and refuse a file that is too large to be kept in memory."""
+    """Yield a file's lines; refuse a file that is too large to keep in memory."""
     characters = 0
     for number, line in enumerate(read_lines(path), start=1):
         characters += len(line)
@@ -93,7 +93,7 @@ def _absent_where_empty(references: list[list[str]]) -> list[list[str | None]]:
 
 
 def check_corpus(hypotheses: Sequence[str], references: References) -> None:
-    """Refuse what cannot be scored: no sentence, unequal numbers, a sentence without reference."""
+    """Refuse no sentences, unequal numbers of lines, and sentences without a reference."""
     if not hypotheses:
         raise DataError("there is no hypothesis to score")
     if not references:

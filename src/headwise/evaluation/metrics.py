@@ -10,11 +10,11 @@ from headwise.evaluation.resampling import Interval, fixed_seed
 
 @dataclass(frozen=True, kw_only=True)
 class Bleu:
-    """A BLEU score in percent, and what it is made of."""
+    """A BLEU score in percent, and its components."""
 
     value: float
     signature: str
-    """What sacreBLEU needs to compute it again: references, case, tokens, smoothing, version."""
+    """sacreBLEU's settings: references, case, tokens, smoothing, version."""
     interval: Interval | None
     precisions: tuple[float, ...]
     """Of n-grams of one to four tokens, in percent, smoothed as the signature says."""
@@ -51,7 +51,7 @@ def chrf(hypotheses: Sequence[str], references: References, *, resamples: int = 
     from sacrebleu import CHRF
 
     class PlainChrF(CHRF):
-        """Give plain numbers: sacreBLEU fails where some resample scores nothing, a plain 0."""
+        """Convert to floats: sacreBLEU fails where a resample scores an int 0."""
 
         def _compute_f_score(self, statistics: list[int]) -> float:
             return float(super()._compute_f_score(statistics))
@@ -75,9 +75,9 @@ def measured_bleu(
     resamples: int = 0,
     tokens: str | None = None,
 ) -> Bleu:
-    """Compute BLEU of text that 13a cuts into tokens, or that is cut already, by `tokens`.
+    """Compute BLEU of text that is tokenised by 13a or, with `tokens`, that is tokenised already.
 
-    Tokens that came ready are scored as multi-bleu.perl scores them, without smoothing.
+    Tokenised text is scored as by multi-bleu.perl, without smoothing.
     """
     from sacrebleu import BLEU
 
@@ -85,7 +85,7 @@ def measured_bleu(
         lowercase=lowercase,
         tokenize="13a" if tokens is None else "none",
         smooth_method="exp" if tokens is None else "none",
-        force=True,  # Changes no score: we give sacreBLEU's warning about tokenised text ourselves.
+        force=True,  # Changes no score; `scores` has its own warning about tokenised text.
     )
     with fixed_seed():
         found = metric.corpus_score(hypotheses, _present(references), n_bootstrap=resamples)
@@ -105,12 +105,12 @@ def measured_bleu(
 
 
 def _present(references: References) -> Sequence[Sequence[str]]:
-    # sacreBLEU takes None for a reference that is not there, but its types do not say so.
+    # sacreBLEU accepts None for a missing reference, but its types do not allow it.
     return cast("Sequence[Sequence[str]]", references)
 
 
 def _interval(found: object, resamples: int) -> Interval | None:
-    if resamples < 2:  # One resample is sacreBLEU's way of saying none.
+    if resamples < 2:  # For sacreBLEU, one resample means none.
         return None
     # sacreBLEU keeps these two under private names and only prints them.
     mean, margin = found._mean, found._ci  # type: ignore[attr-defined]

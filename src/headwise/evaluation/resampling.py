@@ -1,4 +1,4 @@
-"""How sure a score is: sacreBLEU's bootstrap, with the same seed on every machine."""
+"""Confidence intervals: sacreBLEU's bootstrap, with the same seed on every machine."""
 
 import os
 from collections.abc import Iterator
@@ -6,10 +6,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 RESAMPLES = 1000
-"""How many test sets of the same size are drawn, with replacement, from the one there is."""
+"""How many test sets of the same size are drawn with replacement."""
 
 SEED = 12345
-"""What sacreBLEU takes when nobody says otherwise, so that its own command gives our numbers."""
+"""sacreBLEU's default, so that its own command gives our numbers."""
 
 MOST_RESAMPLED = 10_000
 """The sentences up to which `score` gives intervals: sacreBLEU holds all resamples at once, for
@@ -28,7 +28,7 @@ class Interval:
 
 @contextmanager
 def fixed_seed() -> Iterator[None]:
-    """Have sacreBLEU draw with our seed, whatever the environment says: it asks only there."""
+    """Make sacreBLEU use our seed: it reads the seed from the environment only."""
     before = os.environ.get(_SEED_VARIABLE)
     os.environ[_SEED_VARIABLE] = str(SEED)
     try:

@@ -1,4 +1,4 @@
-"""All scores of one system's translations, and what a reader should know about them."""
+"""All scores of one system's translations, with warnings."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -9,14 +9,14 @@ from headwise.evaluation.resampling import MOST_RESAMPLED, RESAMPLES
 from headwise.evaluation.tokenised import TokenisedBleu, knows_language, tokenised_bleu
 
 _TOKENISED_LINES = 100
-"""From here on, sentences that end in " ." are no accident: sacreBLEU's rule."""
+"""From this many on, sentences that end in " ." suggest tokenised text: sacreBLEU's rule."""
 
 _WITHOUT_SPACES = ("ja", "ko", "zh")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """What one system's translations score against one reference or several."""
+    """The scores of one system's translations against one reference or several."""
 
     sentences: int
     references: int
@@ -26,10 +26,10 @@ class Scores:
     chrf: ChrF
     tokenised: TokenisedBleu
     notes: tuple[str, ...]
-    """What makes some of these numbers doubtful, a sentence each; mostly nothing."""
+    """Why some of these numbers are doubtful, a sentence each; usually empty."""
 
     def to_dict(self) -> dict[str, object]:
-        """Return the scores as JSON can hold them."""
+        """Return the scores as JSON values."""
         return asdict(self)
 
 
@@ -40,7 +40,7 @@ def score(
     language: str = "en",
     resamples: int = RESAMPLES,
 ) -> Scores:
-    """Score detokenised translations in every way that people compare.
+    """Compute all scores of detokenised translations.
 
     `references` holds one sequence for each reference, with None where a sentence has fewer of
     them. `language` chooses the Moses rules for the tokenised scores; sacreBLEU needs none.
@@ -56,7 +56,7 @@ def score(
             "detokenise them first"
         )
     if not knows_language(language):
-        notes.append(f"Moses has no rules for {language!r}: those of English are taken")
+        notes.append(f"Moses has no rules for {language!r}: those of English are used")
     if language in _WITHOUT_SPACES:
         notes.append(f"13a and Moses do not cut {language!r} into words: compare by chrF")
     return Scores(

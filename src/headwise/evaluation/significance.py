@@ -1,4 +1,4 @@
-"""Whether one system is better than another, or only luckier: the paired bootstrap test."""
+"""Whether one system is better than another beyond chance: the paired bootstrap test."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -37,7 +37,7 @@ class Comparison:
     chrf_signature: str
 
     def to_dict(self) -> dict[str, object]:
-        """Return the comparison as JSON can hold it."""
+        """Return the comparison as JSON values."""
         return asdict(self)
 
 

@@ -1,4 +1,4 @@
-"""Scores as text: aligned columns for people, tab-separated values for spreadsheets."""
+"""Scores as text: aligned columns, or tab-separated values for spreadsheets."""
 
 from collections.abc import Sequence
 
@@ -28,7 +28,7 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def report(scores: Scores) -> str:
-    """Lay out one system's scores, with signatures, and with which of them to publish."""
+    """Format one system's scores with signatures and a note on which of them to publish."""
     rows = [
         (name, f"{found.value:.2f}", _margin(found.interval)) for name, found in _listed(scores)
     ]
@@ -59,7 +59,7 @@ def tsv(scores: Scores) -> str:
 
 
 def score_cells(scores: Scores) -> dict[str, str]:
-    """Give the cells of one row in a table of several systems, by their columns' names."""
+    """Return the cells of one row in a table of several systems, by column."""
     return {
         "BLEU": f"{scores.bleu.value:.2f}",
         "95 %": _margin(scores.bleu.interval),
@@ -72,7 +72,7 @@ def score_cells(scores: Scores) -> dict[str, str]:
 
 
 def comparison_table(comparison: Comparison) -> str:
-    """Lay out a paired test; a star marks what differs from the first system beyond chance."""
+    """Format a paired test; a star marks significant differences from the first system."""
     rows = [
         (
             system.name,

@@ -1,4 +1,4 @@
-"""BLEU the paper's way: on tokens of the Moses tokenizer, with compounds split at their hyphens.
+"""BLEU as in the paper: on tokens of the Moses tokenizer, with compounds split at their hyphens.
 
 This is what tensor2tensor's get_ende_bleu.sh computes with Moses' tokenizer.perl and
 multi-bleu.perl. docs/decisions/0008-scores.md says why it is not the figure to publish.
@@ -31,7 +31,7 @@ class TokenisedBleu:
 def tokenised_bleu(
     hypotheses: Sequence[str], references: References, *, language: str = "en"
 ) -> TokenisedBleu:
-    """Score text that is not tokenised yet, both sides of it, by the rules of its language."""
+    """Score detokenised text with the tokenizer's rules for its language."""
     import sacremoses  # type: ignore[import-untyped]
 
     check_corpus(hypotheses, references)
@@ -50,7 +50,7 @@ def tokenised_bleu(
 
 
 def moses_tokenizer(language: str) -> Callable[[str], str]:
-    """Return a function that cuts a line into tokens, a space between, as tokenizer.perl does.
+    """Return a function that tokenises a line as tokenizer.perl does, with a space between tokens.
 
     Hyphens stay, and what Moses escapes (&, |, <, >, quotes, brackets) is escaped. A language that
     Moses does not know gets the abbreviations of English, as with Moses.
@@ -68,19 +68,18 @@ def moses_tokenizer(language: str) -> Callable[[str], str]:
 def split_compounds(line: str) -> str:
     """Split compounds at their hyphens, into tokens of their own: rich ##AT##-##AT## text format.
 
-    As in the original, a part of one character is used up by the hyphen before it: a-b-c keeps its
-    second hyphen.
+    As in the original script, matches do not overlap: a-b-c keeps its second hyphen.
     """
     return _COMPOUND.sub(r"\1 ##AT##-##AT## \2", line)
 
 
 def knows_language(language: str) -> bool:
-    """Say whether Moses has rules for a language, by its two-letter code."""
+    """Return whether Moses has rules for a language, by its two-letter code."""
     from sacremoses.corpus import NonbreakingPrefixes  # type: ignore[import-untyped]
 
     return language in NonbreakingPrefixes().available_langs.values()
 
 
 def _each(change: Callable[[str], str], references: References) -> list[list[str | None]]:
-    """Change every reference that is there."""
+    """Apply a function to every reference that is not None."""
     return [[None if line is None else change(line) for line in lines] for lines in references]

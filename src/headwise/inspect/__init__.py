@@ -1,1 +1,1 @@
-"""Looking inside: attention explained step by step, and the curves of runs."""
+"""Inspection: attention step by step, attention weights, training curves and reports."""

@@ -1,16 +1,16 @@
-"""Every attention weight of a sentence and its translation, as numbers a page or a picture draws.
+"""Every attention weight of a sentence and its translation, as data for a page or a picture.
 
-The record is also what the server sends; its form is public:
+The server sends the same record; its format is public:
 
     source, target      the two texts
-    source_tokens       what the encoder reads, the end of the sentence included: S of them
-    input_tokens        what the decoder reads at each position, from the beginning mark on: T
-    output_tokens       what it writes there, the end of the sentence included: T
+    source_tokens       what the encoder reads, eos included: S of them
+    input_tokens        what the decoder reads at each position, from bos on: T
+    output_tokens       what it writes there, eos included: T
     encoder             [layer][head][S][S]: how much of its attention each row gives each column
     decoder             [layer][head][T][T]
     cross               [layer][head][T][S]
 
-A token begins with a space where a word begins; bytes are shown as the character they spell.
+A token begins with a space where a word begins; bytes are shown as the character they form.
 """
 
 import json
@@ -33,7 +33,7 @@ Weights = list[list[list[list[float]]]]
 BEGIN, END = "‹begin›", "‹end›"
 
 MOST_TOKENS = 100
-"""Of a text that is given: more would fill no screen and make pages of many megabytes."""
+"""Of a given text: more would not fit a screen, and pages would have many megabytes."""
 
 _DECIMALS = 4
 _UNKNOWN = "<unk>"
@@ -66,8 +66,8 @@ class AttentionRecord:
         return self.input_tokens if kind == "decoder" else self.source_tokens
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record as JSON can hold it."""
-        return dict(vars(self))  # Not asdict, which copies number by number.
+        """Return the record as JSON values."""
+        return dict(vars(self))  # Not asdict, which would copy every number.
 
 
 def attention_record(
@@ -78,7 +78,7 @@ def attention_record(
 
 
 def record_of(pair: TracedPair) -> AttentionRecord:
-    """Return what was traced, as people read it."""
+    """Turn a traced pair into a record with readable tokens."""
     weights: dict[str, Weights] = {
         kind: list(map(layer_weights, layers)) for kind, layers in _layers(pair.trace).items()
     }
@@ -101,7 +101,7 @@ def all_layers(pair: TracedPair) -> list[Tensor]:
 
 def layer_weights(layer: Tensor) -> list[list[list[float]]]:
     """Return a layer's weights [head][row][column], rounded."""
-    # In double precision, or the decimals would not end where they are cut.
+    # In double precision: a rounded float32 would print with many decimals.
     rounded: list[list[list[float]]] = layer[0].double().cpu().round(decimals=_DECIMALS).tolist()
     return rounded
 
@@ -126,7 +126,7 @@ def _texts(pair: TracedPair) -> dict[str, Any]:
 
 
 def readable(tokens: tuple[str, ...]) -> list[str]:
-    """Write SentencePiece's tokens for people: spaces as spaces, bytes as what they spell.
+    """Make SentencePiece's tokens readable: spaces as spaces, bytes as the characters they form.
 
     A character of several bytes is shown with each of them, as in "é 1/2" and "é 2/2".
     """
@@ -143,9 +143,9 @@ def readable(tokens: tuple[str, ...]) -> list[str]:
 
 
 def _spell(content: bytes) -> list[str]:
-    """Show bytes one by one, each as its character or, where they are no text, as a number."""
+    """Show bytes one by one: each as its character or, if they are not UTF-8, as a number."""
     found: list[str] = []
-    # What cannot be decoded becomes a surrogate for each of its bytes.
+    # Each byte that cannot be decoded becomes a surrogate.
     for character in content.decode("utf-8", "surrogateescape"):
         raw = character.encode("utf-8", "surrogateescape")
         if len(raw) == 1:

@@ -1,7 +1,7 @@
 """Attention as a picture in the style of the paper's Figures 3 to 5, drawn by matplotlib.
 
-Two rows of words, those that look above those that are looked at, and between them a line for each
-weight: the larger, the stronger. Each head has a colour.
+Two rows of words, queries above keys, and a line for each weight between them: the larger the
+weight, the stronger the line. Each head has a colour.
 """
 
 import math
@@ -23,11 +23,11 @@ _TITLES: dict[Kind, tuple[str, str]] = {
 }
 
 _FAINTEST = 0.02
-"""Weaker lines would not be seen, and make the files of large pictures slow."""
+"""Weaker lines would be invisible, and make large files slow to open."""
 
 # All in inches, as the axes are.
 _WORD, _LETTER = 0.3, 0.09
-"""What a word takes along its row, and a letter across it."""
+"""The width of a word in its row, and the height of a letter."""
 _LINES, _TITLE, _MARGIN = 2.2, 0.75, 0.35
 """The height of the lines, the room above the words, the room at the sides."""
 _KEY, _KEY_ROW = 0.85, 0.22
@@ -92,7 +92,7 @@ def _draw_words(
             va=side,
             fontsize=10,
             color=INK,
-            parse_math=False,  # Or $ would be the start of a formula.
+            parse_math=False,  # An unescaped $ would start a formula.
         )
 
 
@@ -114,7 +114,7 @@ def _draw_lines(
 
 
 def _places(count: int, width: float) -> list[float]:
-    """Return where the words of a row stand: both rows fill the width."""
+    """Return the positions of a row's words: both rows fill the width."""
     step = (width - 2 * _MARGIN) / count
     return [_MARGIN + (place + 0.5) * step for place in range(count)]
 

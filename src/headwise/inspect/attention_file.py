@@ -1,4 +1,4 @@
-"""Attention to a file, whose name says what kind it is to be: the explorer, or a picture."""
+"""Write attention to a file: the explorer page or a picture, by the file's suffix."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,9 +24,9 @@ def write_attention(
 ) -> None:
     """Write the attention within a sentence and its translation, or the target given.
 
-    Layer and heads count from 1, as the paper does. They say what a page begins with, by default
-    the mean of the heads, and what a picture shows, by default all heads; of the last layer but
-    one, where words and their translations find each other best.
+    Layer and heads count from 1, as in the paper. They select what a page shows first (by default
+    the mean of the heads) and what a picture shows (by default all heads). The default layer is the
+    last but one, where cross-attention aligns words best.
     """
     file_kind = kind_of(out)
     model = translator.config.model
@@ -38,7 +38,7 @@ def write_attention(
         if not 1 <= head <= model.num_heads:
             raise RequestError(f"there is no head {head}: the model has 1 to {model.num_heads}")
     if file_kind == "html" and len(heads) > 1:
-        raise RequestError("a page begins with one head, and lets you choose others: name one")
+        raise RequestError("a page shows one head at first and lets you choose others: name one")
     record = attention_record(translator, source, target)
     if file_kind == "html":
         choice: Choice = {"kind": kind, "layer": layer - 1}

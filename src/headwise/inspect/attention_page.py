@@ -1,4 +1,4 @@
-"""The attention explorer as one self-contained page."""
+"""The attention explorer as a self-contained page."""
 
 from collections.abc import Sequence
 from html import escape
@@ -21,7 +21,7 @@ EXPLORER_START = """
 
 
 class Choice(TypedDict, total=False):
-    """Where the explorer begins; positions count from 0."""
+    """What the explorer shows first; positions count from 0."""
 
     kind: Kind
     layer: int
@@ -34,7 +34,7 @@ def explorer_data(records: Sequence[AttentionRecord], choice: Choice) -> dict[st
 
 
 def render_attention(record: AttentionRecord, weights: str, choice: Choice) -> str:
-    """Return the explorer of one sentence as an HTML document; `weights` says whose they are."""
+    """Return the explorer of one sentence as an HTML document; `weights` names the checkpoint."""
     body = f"""<h1>Where the model looks</h1>
 <p class="lead">Attention is how a Transformer relates words: each word looks at others, and the
 numbers say how much. Choose a word to see. The weights are those of {escape(weights)}.</p>

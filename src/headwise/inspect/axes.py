@@ -1,15 +1,15 @@
-"""Axes of charts: where they begin and end, and round numbers to write along them."""
+"""Axes of charts: their range, and ticks at round numbers."""
 
 import math
 from dataclasses import dataclass
 
 _SUFFIXES = ((1e6, "M"), (1e4, "k"))
-"""From which size on numbers are written short; ten thousand, so that 2000 stays 2,000."""
+"""Numbers from this size on are abbreviated; ten thousand, so that 2000 stays 2,000."""
 
 _DIVISORS = {"M": 1e6, "k": 1e3, "": 1.0}
 
 _MARGIN = 0.04
-"""Of the axis, left free beyond the data, so that no curve runs along the frame."""
+"""The share of the axis left free beyond the data, so that no curve runs along the frame."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,17 +23,17 @@ class Axis:
     is_log: bool = False
 
     def place(self, value: float) -> float:
-        """Say how far along the axis a value lies: 0 where it begins, 1 where it ends."""
+        """Return a value's position along the axis, from 0 to 1."""
         if self.is_log:
             return math.log(value / self.low) / math.log(self.high / self.low)
         return (value - self.low) / (self.high - self.low)
 
 
 def linear_axis(low: float, high: float, *, from_zero: bool = False, most_ticks: int = 6) -> Axis:
-    """Make an axis that holds low to high, and 0 if asked, with ticks at 1, 2 or 5 × 10ⁿ."""
+    """Make an axis from low to high, with 0 if asked, and ticks at 1, 2 or 5 × 10ⁿ."""
     if from_zero:
         low, high = min(low, 0.0), max(high, 0.0)
-    if high - low <= 1e-9 * max(abs(low), abs(high)):  # One value, or as good as one.
+    if high - low <= 1e-9 * max(abs(low), abs(high)):  # One value, or nearly equal ones.
         reach = 0.1 * max(abs(low), abs(high)) or 1.0
         low, high = low - reach, high + reach
     margin = _MARGIN * (high - low)
@@ -59,16 +59,16 @@ def log_axis(low: float, high: float, *, most_ticks: int = 8) -> Axis:
 
 
 def _round_step(least: float) -> float:
-    """Return the smallest 1, 2 or 5 × 10ⁿ that is no less."""
+    """Return the smallest 1, 2 or 5 × 10ⁿ that is at least as large."""
     power = math.floor(math.log10(least))
     choices = (float(f"{digit}e{power}") for digit in (1, 2, 5))
     return next((step for step in choices if step >= least), float(f"1e{power + 1}"))
 
 
 def _labels(ticks: list[float], step: float) -> list[str]:
-    """Write ticks alike: with as many decimals as their step needs, thousands and millions short.
+    """Format ticks alike: with the decimals their step needs, thousands and millions abbreviated.
 
-    What is too large or too fine for that is written as a power of ten.
+    Numbers too large or too fine for that are written as powers of ten.
     """
     largest = max(abs(tick) for tick in ticks)
     if largest >= 1e9 or step < 0.99e-3:

@@ -1,4 +1,4 @@
-"""The curves of runs: what their diaries hold, as charts that a page or a figure draws."""
+"""Training curves: the metrics of runs as charts, to be drawn by a page or a figure."""
 
 import math
 import os
@@ -17,36 +17,36 @@ from headwise.visible import visible
 Horizontal = Literal["steps", "minutes"]
 Part = Literal["train", "valid"]
 Metrics = Sequence[Mapping[str, Any]]
-"""The lines of one diary."""
+"""The lines of one metrics.jsonl."""
 
 PALETTE_LIGHT = ("#1648a7", "#f5400f", "#39a571", "#c57aba", "#899b2f", "#0d1a0c")
 PALETTE_DARK = ("#88e5fd", "#d0732a", "#20856f", "#9a7ad2", "#f9c912", "#eefbe6")
 """Distinct to every kind of colour blindness, by a search over lightness and hue.
 
-A test states how distinct, and the contrast with the ground."""
+A test checks the distances, and the contrast with the background."""
 
 NUM_MARKERS = 5
-"""Shapes of marks. With 6 colours it takes 30 runs until a pair of colour and shape returns."""
+"""Shapes of markers. With 6 colours, a pair of colour and shape repeats after 30 runs."""
 
 _MOST_POINTS = 1000
-"""Of a curve: more than a chart has pixels would only make files large and slow."""
+"""Of a curve: more points than a chart has pixels would only make files large."""
 
 _MOST_MARKS = 25
-"""Of a validation curve, where a mark says that a value was measured here."""
+"""Of a validation curve, where a marker shows that a value was measured."""
 
 _FEW_MARKS = 8
-"""Of a curve without a companion: enough to tell runs apart that lie on each other."""
+"""Of a curve without a companion: enough to distinguish overlapping runs."""
 
 _LARGEST = 1e100
-"""Larger numbers count as infinite, and as small ones as 0: in between no axis overflows."""
+"""Larger numbers count as infinite, and numbers as small as 0, so that no axis overflows."""
 
 _LOG_FROM = 20
-"""How many times the smallest value the largest must be for a logarithmic axis."""
+"""The ratio of largest to smallest value from which an axis is logarithmic."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Curve:
-    """One line of a chart; it is broken where a y is NaN."""
+    """One line of a chart, with gaps where a y is NaN."""
 
     run: int
     """The run's position among all, which decides colour and marker."""
@@ -76,7 +76,7 @@ class Chart:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """The last values of a run; None for what its diary does not have."""
+    """The last values of a run; None for those that its metrics do not have."""
 
     label: str
     step: int
@@ -88,12 +88,12 @@ class Summary:
     best_step: int | None
     speed: float | None
     left_out: int
-    """Values that are no finite numbers, and so are gaps in the curves."""
+    """How many values are not finite, and are gaps in the curves."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Curves:
-    """Everything there is to draw."""
+    """The charts to draw, and a summary of each run."""
 
     by: Horizontal
     charts: tuple[Chart, ...]
@@ -106,7 +106,7 @@ class _Quantity:
     title: str
     unit: str
     parts: dict[Part, str]
-    """Under which key each part of the diary has it."""
+    """The key of each part's metrics."""
     from_zero: bool = False
     may_be_log: bool = False
 
@@ -144,32 +144,34 @@ _QUANTITIES = (
 
 
 def load_curves(runs: Sequence[Path], *, by: Horizontal = "steps") -> Curves:
-    """Read the diaries of run directories; each run is called by its directory's name."""
+    """Read the metrics of run directories; a run's label is its directory's name."""
     labels = labels_of(runs)
-    return curves_of(dict(zip(labels, map(_diary, runs), strict=True)), by=by)
+    return curves_of(dict(zip(labels, map(_metrics, runs), strict=True)), by=by)
 
 
-def curves_of(diaries: Mapping[str, Metrics], *, by: Horizontal = "steps") -> Curves:
-    """Turn the lines of diaries, by label, into charts; a quantity that nobody has gets none."""
+def curves_of(metrics: Mapping[str, Metrics], *, by: Horizontal = "steps") -> Curves:
+    """Turn the metrics of runs, by label, into charts; a quantity that no run has gets none."""
     charts = []
     for quantity in _QUANTITIES:
         curves = [
             curve
             for part, key in quantity.parts.items()
-            for run, (label, lines) in enumerate(diaries.items())
+            for run, (label, lines) in enumerate(metrics.items())
             if (curve := _curve(lines, quantity, run, label, part, key, by)) is not None
         ]
         if curves:
             charts.append(_chart(quantity, curves, by))
     if not charts:
-        raise RequestError(f"{', '.join(diaries)}: no value that could be drawn by {by}")
-    runs = tuple(_summary(label, lines, by) for label, lines in diaries.items())
+        raise RequestError(f"{', '.join(metrics)}: no value that could be drawn by {by}")
+    runs = tuple(_summary(label, lines, by) for label, lines in metrics.items())
     return Curves(by=by, charts=tuple(charts), runs=runs)
 
 
 def labels_of(runs: Sequence[Path]) -> list[str]:
-    """Call each run by its directory, and by as many of those above as it takes to be distinct."""
-    paths = [Path(os.path.abspath(run)) for run in runs]  # Not resolved: a link has its own name.
+    """Label each run by its directory, with as many parents as it takes to be distinct."""
+    paths = [
+        Path(os.path.abspath(run)) for run in runs
+    ]  # Not resolved: a symlink has its own name.
     for path, count in Counter(paths).items():
         if count > 1:
             raise RequestError(f"{runs[paths.index(path)]}: the same run is given twice")
@@ -183,7 +185,7 @@ def labels_of(runs: Sequence[Path]) -> list[str]:
 
 
 def thinned(ys: Sequence[float], most: int = _MOST_POINTS) -> list[int]:
-    """Choose at most so many points: both ends and, of each stretch, lowest, highest and a gap."""
+    """Choose at most so many points: both ends and, of each stretch, minimum, maximum and a gap."""
     count = len(ys)
     if count <= most:
         return list(range(count))
@@ -199,11 +201,13 @@ def thinned(ys: Sequence[float], most: int = _MOST_POINTS) -> list[int]:
     return sorted(kept)
 
 
-def _diary(run: Path) -> Metrics:
+def _metrics(run: Path) -> Metrics:
     if not run.is_dir():
         raise CheckpointError(f"{run}: no such run directory")
     if not Folder.of(run).has("metrics.jsonl"):
-        raise CheckpointError(f"{run}: has no metrics.jsonl: it is no run, or it has yet to begin")
+        raise CheckpointError(
+            f"{run}: has no metrics.jsonl: it is not a run, or training has not started"
+        )
     lines = read_metrics(run / "metrics.jsonl")
     if not lines:
         raise CheckpointError(f"{run}: metrics.jsonl has no line yet: wait for the first")
@@ -245,12 +249,12 @@ def _curve(
 
 
 def _marks(ys: Sequence[float], most: int, run: int) -> tuple[int, ...]:
-    """Spread marks over a curve, beginning elsewhere for each run; mark what no line reaches."""
+    """Spread markers over a curve, with another offset for each run; mark isolated points."""
     drawn = [not math.isnan(y) for y in ys]
     chosen: set[int] = set()
     if most:
         apart = math.ceil(len(ys) / most)
-        first = int(apart * ((0.5 + run * 0.618) % 1))  # The golden section: it never repeats.
+        first = int(apart * ((0.5 + run * 0.618) % 1))  # The golden ratio: offsets never repeat.
         chosen = set(range(first, len(ys), apart))
     around = [False, *drawn, False]
     alone = {i for i in range(len(ys)) if not around[i] and not around[i + 2]}
@@ -270,7 +274,7 @@ def _chart(quantity: _Quantity, curves: list[Curve], by: Horizontal) -> Chart:
         title=quantity.title,
         unit=f"{quantity.unit}, logarithmic" if y_axis.is_log else quantity.unit,
         by=by,
-        # From the start of training, unless only a late piece of it is there.
+        # From the start of training, unless only a late part of it is there.
         x=linear_axis(min(xs), max(xs), from_zero=0 <= min(xs) <= max(xs) / 2 or len(set(xs)) == 1),
         y=y_axis,
         curves=tuple(curves),
@@ -317,11 +321,11 @@ def _key(by: Horizontal) -> str:
 
 
 def _value(line: Mapping[str, Any], key: str) -> float | None:
-    """Return a number of a line: None if it has none, NaN if it is none that can be drawn."""
+    """Return a number of a line: None if it has none, NaN if it cannot be drawn."""
     value = line.get(key)
     if type(value) not in (int, float):
         return None
     assert isinstance(value, int | float)
-    if not abs(value) <= _LARGEST:  # So that NaN is not either.
+    if not abs(value) <= _LARGEST:  # This is false for NaN, too.
         return math.nan
     return float(value) if abs(value) >= 1 / _LARGEST else 0.0

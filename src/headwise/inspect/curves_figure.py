@@ -17,7 +17,7 @@ _SPACE = {"w_pad": 0.1, "h_pad": 0.1, "wspace": 0.03, "hspace": 0.03}
 """Around the charts, in inches, and between them, as a share of their size."""
 
 _LETTERS = 110
-"""How many letters of a legend fit beside each other."""
+"""How many characters fit in a row of the legend."""
 
 
 def render_figure(curves: Curves, kind: str) -> bytes:
@@ -97,7 +97,7 @@ def _legend(figure: "Figure", curves: Curves) -> None:
         )
         for position in range(len(curves.runs))
     ]
-    # Blank at first: matplotlib has left out names that begin with _, and reads $ as the start
+    # A blank first: matplotlib leaves out names that begin with _; and it reads $ as the start
     # of a formula.
     legend = figure.legend(
         handles,
@@ -113,6 +113,6 @@ def _legend(figure: "Figure", curves: Curves) -> None:
 
 
 def _legend_rows(curves: Curves) -> int:
-    """Say how many rows the names take, side by side as far as the longest lets them."""
+    """Return how many rows the names take, in columns as wide as the longest."""
     longest = max(len(run.label) for run in curves.runs) + 6  # With its swatch.
     return math.ceil(len(curves.runs) / max(1, min(4, _LETTERS // longest)))

@@ -1,4 +1,4 @@
-"""Curves of runs to a file, whose name says what kind it is to be."""
+"""Write the curves of runs to a file: a page or a picture, by the file's suffix."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +12,8 @@ from headwise.inspect.figures import kind_of
 
 
 def write_curves(runs: Sequence[Path], out: Path, *, by: Horizontal = "steps") -> None:
-    """Draw the curves of runs over each other into a file: whole, or not at all."""
-    kind = kind_of(out)  # Before anything is read, which may take a while.
+    """Draw the curves of runs into a file; after an error there is no half-written file."""
+    kind = kind_of(out)  # Before reading, which may take a while.
     curves = load_curves(runs, by=by)
     content = render_curves(curves).encode() if kind == "html" else render_figure(curves, kind)
     try:

@@ -22,12 +22,12 @@ from headwise.inspect.document import STYLE, render_document
 
 _WIDTH, _HEIGHT = 480, 300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 58, 14, 10, 50
-"""The frame around the curves, wide enough for the larger numbers of a phone."""
+"""The margins around the curves, wide enough for the larger font on a phone."""
 
 _MARK = 3.5
 """Half the width of a marker."""
 
-_NEVER = "–"
+_MISSING = "–"
 
 
 def _colours(palette: Sequence[str]) -> str:
@@ -103,7 +103,7 @@ def render_curves(curves: Curves) -> str:
 
 
 def chart_svg(chart: Chart) -> str:
-    """Return one chart as an SVG element, to stand in a page that has `CHART_STYLE`."""
+    """Return one chart as an SVG element for a page with `CHART_STYLE`."""
     title, description = f"chart-{chart.name}-title", f"chart-{chart.name}-desc"
     curves = "\n".join(_curve(chart, curve) for curve in chart.curves)
     return f"""<svg class="chart" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" \
@@ -183,7 +183,7 @@ def _colour(run: int) -> str:
 
 
 def _marker(run: int, x: float, y: float) -> str:
-    """Draw a run's marker as a piece of a path: circle, square, triangle up, diamond, down."""
+    """Return a run's marker as part of a path: circle, square, diamond, triangle up or down."""
     r = _MARK
     shape = run % NUM_MARKERS
     if shape == 0:
@@ -210,14 +210,14 @@ def _name(curve: Curve) -> str:
 
 
 def explanation(chart: Chart) -> str:
-    """Say what a chart measures and how to tell its lines apart."""
+    """Say what a chart measures and how to distinguish its lines."""
     if not any(curve.is_thin for curve in chart.curves):
         return chart.unit
     return f"{chart.unit}; training thin, validation thick"
 
 
 def _description(chart: Chart) -> str:
-    """Tell the chart to those who do not see it: where each curve begins and ends."""
+    """Describe the chart for screen readers: the first and last value of each curve."""
     sentences = []
     for curve in chart.curves:
         ys = [y for y in curve.ys if not math.isnan(y)]
@@ -237,7 +237,7 @@ def _table(curves: Curves) -> str:
         for run in curves.runs
         if run.left_out
     )
-    # A wide table scrolls in a box of its own, which the keyboard must be able to reach.
+    # A wide table scrolls in its own box, which must have keyboard focus.
     return f"""<div class="final">
 <h2 id="final">Last values</h2>
 <div class="scroll" tabindex="0" role="region" aria-labelledby="final">
@@ -263,7 +263,7 @@ def _row(position: int, run: Summary) -> str:
         _written(run.valid_loss, 4),
         _written(run.perplexity, 2),
         _written(run.best_perplexity, 2),
-        _NEVER if run.best_step is None else f"{run.best_step:,}",
+        _MISSING if run.best_step is None else f"{run.best_step:,}",
         _written(run.speed, 0),
     )
     name = f'<th scope="row">{_swatch(position)} {escape(run.label)}</th>'
@@ -272,7 +272,7 @@ def _row(position: int, run: Summary) -> str:
 
 def _written(value: float | None, decimals: int) -> str:
     if value is None:
-        return _NEVER
+        return _MISSING
     if math.isnan(value):
         return "not finite"
     return f"{value:.3g}" if abs(value) >= 1e9 else f"{value:,.{decimals}f}"

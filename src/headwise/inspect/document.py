@@ -29,18 +29,18 @@ h3 { font-size: 1rem; margin: 0; }
   padding: 1.25rem; margin-top: 1.25rem; min-width: 0; }
 noscript p { border-left: 4px solid var(--accent); padding-left: .75rem; }
 @media (max-width: 40rem) { main { padding: 1.25rem .75rem 3rem; } .card { padding: 1rem .75rem; } }
-/* A projector, or a screen read from afar. */
+/* Projectors and other large screens. */
 @media (min-width: 120rem) { html { font-size: 20px; } body { font-size: 1rem; } }
 """
-"""What every page has: the colours, light and dark, and the look of headings and cards."""
+"""The style of every page: colours, light and dark, headings and cards."""
 
 
 def render_document(
     *, title: str, body: str, style: str, script: str = "", data: dict[str, object] | None = None
 ) -> str:
-    """Return a whole page around a body that is HTML already; the title is plain text.
+    """Return a page with the given HTML body; the title is plain text.
 
-    `data` is what the script finds, as JSON, in the element whose id is `page-data`.
+    The script finds `data`, as JSON, in the element whose id is `page-data`.
     """
     policy = (
         f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; "
@@ -70,7 +70,7 @@ def render_document(
 
 
 def _embedded(data: dict[str, object]) -> str:
-    """Write data as JSON that no text in it can end: without < there is no tag to close."""
+    """Write data as JSON without <, so that no text in it can close the script element."""
     return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 
 

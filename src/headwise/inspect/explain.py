@@ -1,7 +1,7 @@
-"""One head of attention, worked through by hand: every matrix, and where its first number is from.
+"""One head of attention, step by step: every matrix, and how its first number is computed.
 
-Plain Python on lists: the matrices are small, the answer comes at once, and nothing is hidden in
-a library call. A test proves that the model computes the same.
+Plain Python on lists: the matrices are small, and nothing is hidden in a library call. A test
+proves that the model computes the same.
 
 Paper: §3.2.1.
 """
@@ -28,7 +28,7 @@ EXAMPLE: dict[str, Any] = {
 """Two tokens of width 4, a head of width 3."""
 
 _LARGEST = 128
-"""Rows and columns of a matrix: more could neither be read nor be multiplied at once."""
+"""Rows and columns of a matrix: larger ones would be unreadable and slow."""
 
 _MOST_BYTES = 4 << 20
 """Of a file of matrices: enough for the largest in full precision."""
@@ -49,12 +49,12 @@ class Table:
     row_labels: list[str]
     column_labels: list[str] | None = None
     is_weights: bool = False
-    """Whether the values are shares of 1, worth colouring."""
+    """Whether the values are shares of 1, to be coloured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One step of the walk: what is done, why, its result, and one number worked out."""
+    """One step: what is done, why, its result, and how one number is computed."""
 
     title: str
     formula: str
@@ -66,7 +66,7 @@ class Step:
 
 @dataclass(frozen=True, kw_only=True)
 class HeadInput:
-    """What a walk starts from: the operands of attention, and what they were projected from."""
+    """The inputs: the operands of attention, and what they were projected from."""
 
     q: Matrix
     k: Matrix
@@ -80,8 +80,8 @@ class HeadInput:
 def load_head(path: Path | None) -> HeadInput:
     """Read the matrices of one head from a TOML or JSON file; without a file, the worked example.
 
-    The file gives X, Wq, Wk and Wv, or Q, K and V themselves, as lists of rows; and, if it
-    likes, `tokens` (a name for each row) and `causal = true` (no token may see a later one).
+    The file has X, Wq, Wk and Wv, or Q, K and V themselves, as lists of rows; and optionally
+    `tokens` (a name for each row) and `causal = true` (no token may see a later one).
     """
     if path is None:
         return parse_head(EXAMPLE, "the example")

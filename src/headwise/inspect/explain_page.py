@@ -88,7 +88,7 @@ def _table(table: Table) -> str:
     )
     caption = f"<caption>{escape(table.name)}</caption>"
     body = f"<tbody>\n{rows}\n</tbody>"
-    # A wide table scrolls in a box of its own, which the keyboard must be able to reach.
+    # A wide table scrolls in its own box, which must have keyboard focus.
     box = f'class="scroll" tabindex="0" role="region" aria-label="{escape(table.name)}"'
     return f"<div {box}><table>{caption}{head}{body}</table></div>\n"
 

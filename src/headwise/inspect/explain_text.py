@@ -85,7 +85,7 @@ def _short(label: str) -> str:
 
 
 def _beside(blocks: list[list[str]], width: int) -> list[list[str]]:
-    """Put blocks next to each other while they fit, in rows of as equal a length as they make."""
+    """Put blocks next to each other while they fit; return the rows of lines."""
     rows: list[list[str]] = []
     row: list[list[str]] = []
     for block in blocks:

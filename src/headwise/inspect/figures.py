@@ -53,12 +53,12 @@ def draw_figure(
         ) from error
 
     file = BytesIO()
-    # The default style, or a matplotlibrc of the user's would change the picture, and a salt,
-    # or the ids in an SVG would be random.
+    # The default style: a user's matplotlibrc must not change the picture. The salt makes the
+    # ids in an SVG the same every time.
     with style.context(["default", {"svg.hashsalt": "headwise"}]), warnings.catch_warnings():
-        # Text in letters the font lacks: boxes in the picture say so well enough.
+        # Missing glyphs are drawn as boxes; no warning is needed.
         warnings.filterwarnings("ignore", "Glyph .* missing from font", UserWarning)
-        # A figure of its own and no pyplot: that keeps global state and may want a display.
+        # Not pyplot: it keeps global state and may need a display.
         figure = Figure(figsize=size, dpi=150, layout=layout)
         draw(figure)
         figure.savefig(file, format=kind, metadata=_SAME_BYTES[kind])

@@ -1,4 +1,4 @@
-"""A run's report as one self-contained page: what it is, how well it does, where it looks."""
+"""A run's report as a self-contained page: score, samples, attention, curves, recipe."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -102,13 +102,13 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Everything that a report tells; None, or nothing, for what is not known."""
+    """The contents of a report; None, or empty, where unknown."""
 
     name: str
     """The run's."""
     config: Config
     weights: str
-    """Which checkpoint, or average of several, was looked at."""
+    """The checkpoint, or average of several, that was used."""
     parameters: int
     train_pairs: int | None
     scores: Scores | None
@@ -171,7 +171,7 @@ def _languages(config: Config) -> tuple[str, str] | None:
 
 
 def _lead(report: Report) -> str:
-    """Say what this is in a sentence."""
+    """Describe the run in a sentence."""
     languages = _languages(report.config)
     what = "text to text" if languages is None else f"{languages[0]} to {languages[1]}"
     parts = [f"A Transformer of {_millions(report.parameters)} parameters that translates {what}"]

@@ -1,4 +1,4 @@
-"""The demo: text, a trained model, its score on sentences it never saw, and some of those."""
+"""The demo: get text, train a model, score it on held-out sentences, and show some of them."""
 
 import json
 import shutil
@@ -33,41 +33,41 @@ from headwise.workflows.runs import Inputs, check_same
 from headwise.workflows.train import train
 
 DATA = "demo-data"
-"""The folder beside the runs in which their text is."""
+"""The folder of the text, beside the runs."""
 
 SAMPLES = 10
 _EXPLORED = 4
 
 _NEEDED_MIB = 300
-"""Free disk that a demo wants: the download, the text as it came and encoded, the checkpoints."""
+"""Free disk that a demo needs: the download, the text, the encoded text, the checkpoints."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DemoTraining:
-    """A demo whose training has ended, or was told to stop."""
+    """A demo whose training has ended or was stopped."""
 
     run: RunDirectory
     text: DemoText
     state: TrainingState
     is_new: bool
-    """Whether anything was left to do: a demo that is trained already is only shown."""
+    """False for a demo that was trained before, and is only shown."""
     signal: int = 0
-    """The signal that told it to stop, if one did."""
+    """The signal that stopped training, or 0."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DemoReport:
-    """What there is to show of a trained demo."""
+    """The results of a trained demo."""
 
     training: DemoTraining
     scores: RunScores
     exact: float
-    """Share of the sentences whose translation is one of the references, to the letter."""
+    """The share of sentences whose translation equals one of the references."""
     samples: list[Sample]
     """The first of them."""
     translator: Translator
     page: Path
-    """The same and more, to look at in a browser."""
+    """The report, as a page."""
 
 
 def train_demo(
@@ -81,10 +81,10 @@ def train_demo(
     on_event: Callable[[Event], None] = lambda _: None,
     on_progress: Progress = lambda *_: None,
 ) -> DemoTraining:
-    """Get the text of a task and train on it for some minutes, or go on with what was begun.
+    """Get the text of a task and train on it for some minutes, or continue an earlier demo.
 
-    Without a task it is the one that the run was made for, else "tatoeba", and "numbers" where
-    that cannot be downloaded. Without minutes they are the run's, else the recipe's.
+    The default task is the run's, else "tatoeba", or "numbers" if that cannot be downloaded. The
+    default minutes are the run's, else the recipe's.
     """
     path = run or _default_run(TASKS[task or "tatoeba"])
     there = _task_of(path)
@@ -120,13 +120,13 @@ def train_demo(
 
 
 def evaluate_demo(training: DemoTraining, *, on_progress: Progress = lambda *_: None) -> DemoReport:
-    """Translate the sentences that were held out, with the recipe's beam, and score them."""
+    """Translate the held-out sentences with the recipe's beam, and score them."""
     sources, references = training.text.test()
     translator = Translator.load(training.run.path)
     scores = evaluate_translator(
         training.run.path, translator, sources, references, on_progress=on_progress
     )
-    # For whoever wants to know later, such as the model's card.
+    # For later use, such as the model card.
     kept = json.dumps(scores.scores.to_dict(), indent=1) + "\n"
     replace_file(training.run.scores_file, kept.encode())
     samples = [
@@ -185,7 +185,7 @@ def _default_run(task: DemoTask) -> Path:
 
 
 def _task_of(path: Path) -> TaskName | None:
-    """Return the task that a run was made for; None where there is no run yet."""
+    """Return the task of a run; None if there is no run yet."""
     if not (path / "config.toml").exists():
         return None
     data = RunDirectory(path).origin().get("data")
@@ -193,18 +193,18 @@ def _task_of(path: Path) -> TaskName | None:
     for name in TASKS:
         if (folder.parent.name, folder.name) == (DATA, name):
             return name
-    raise ConfigError(f"{path} is a run, but none of a demo: choose another name for --run")
+    raise ConfigError(f"{path} is a run, but not of a demo: choose another name for --run")
 
 
 def _remove(path: Path) -> None:
-    _task_of(path)  # Another run than a demo's is not ours to remove.
+    _task_of(path)  # Never remove a run that is not a demo's.
     run = RunDirectory(path)
     with run.locked():
         remove_directory(path)
 
 
 def _config(path: Path, task: DemoTask, minutes: float | None, overrides: Sequence[str]) -> Config:
-    """Return the config of a run that is there, or the recipe's with these minutes."""
+    """Return the config of an existing run, or the recipe's with these minutes."""
     if (path / "config.toml").exists():
         run = RunDirectory(path)
         _check_same(run, task, minutes)
@@ -213,21 +213,20 @@ def _config(path: Path, task: DemoTask, minutes: float | None, overrides: Sequen
         return config
     recipe = load_recipe(task.recipe).train
     wanted = recipe.max_minutes if minutes is None else minutes
-    # As many checkpoints in a short time as in a long one.
+    # The same number of checkpoints, however short the training.
     interval = recipe.save_every_minutes * wanted / recipe.max_minutes
     times = [f"train.max_minutes={wanted}", f"train.save_every_minutes={interval}"]
     return load_recipe(task.recipe, [*times, *overrides])
 
 
 def _check_same(run: RunDirectory, task: DemoTask, minutes: float | None) -> None:
-    """Refuse what would have to be another run than the one that is there."""
+    """Refuse a task or minutes that differ from those of the existing run."""
     path, before = run.path, run.config().train.max_minutes
     if _task_of(path) != task.name:
         what, option = f"of --task {_task_of(path)}", f"--task {task.name}"
         beside = path.with_name(f"{path.name}-{task.name}")
     elif minutes is not None and minutes != before:
-        # Its learning rate has gone, or is going, to zero by the clock: more minutes are no more
-        # of the same.
+        # The learning rate decays to zero by the clock, so training cannot be extended.
         what, option = f"of {before:g} minutes", f"--minutes {minutes:g}"
         beside = path.with_name(f"{path.name}-{minutes:g}")
     else:
@@ -239,7 +238,7 @@ def _check_same(run: RunDirectory, task: DemoTask, minutes: float | None) -> Non
 
 
 def _finished(path: Path) -> TrainingState | None:
-    """Return where training stands if there is nothing left to do."""
+    """Return the state of training if it is finished, else None."""
     if not (path / "config.toml").exists():
         return None
     run = RunDirectory(path)
@@ -251,13 +250,13 @@ def _finished(path: Path) -> TrainingState | None:
     except UnsafeFileError:
         raise
     except CheckpointError:
-        return None  # Damaged: training goes on from the one before.
+        return None  # Damaged: training continues from the one before.
     return state if limit_reached(train_config, state, state.minutes) else None
 
 
 @contextmanager
 def _writing_in(directory: Path) -> Iterator[None]:
-    """Say of a full disk, or a folder of someone else's, where it is."""
+    """Turn an OSError, such as a full disk, into an error that names the path."""
     try:
         yield
     except OSError as error:
@@ -266,7 +265,7 @@ def _writing_in(directory: Path) -> Iterator[None]:
 
 
 def _check_space(directory: Path) -> None:
-    """Refuse to begin what would end with a full disk."""
+    """Refuse to start if the disk would become full."""
     there = next(path for path in (directory, *directory.absolute().parents) if path.exists())
     free = shutil.disk_usage(there).free / 2**20
     if free < _NEEDED_MIB:

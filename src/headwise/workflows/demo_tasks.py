@@ -1,4 +1,4 @@
-"""What the demo can learn: real sentences, which are downloaded, or text that is made up here."""
+"""The demo's tasks: real sentences, which are downloaded, or generated text."""
 
 import random
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ _LONGEST_STRING = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Material:
-    """The pairs that a task is learned from, and what is kept beside them, by file name."""
+    """The pairs of a task, and further files to keep, by name."""
 
     pairs: list[Pair]
     beside: Mapping[str, bytes] = field(default_factory=dict)
@@ -43,25 +43,25 @@ class Material:
 
 @dataclass(frozen=True, kw_only=True)
 class DemoTask:
-    """Something to learn."""
+    """A task of the demo."""
 
     name: TaskName
     recipe: str
     what: str
-    """From what to what, as one would say it."""
+    """From what to what, in words."""
     material: Callable[[Path], Material]
-    """Get the pairs, with a folder that may be used on the way."""
+    """Get the pairs; the argument is a folder for temporary files."""
     noun: str
-    """What its sources are."""
+    """What its sources are, such as "sentences"."""
     source: str
     target: str
-    """What the files of either side end in."""
+    """The suffixes of the two sides' files."""
     is_exact: bool
-    """Whether there is one right answer, so that right ones can be counted."""
+    """Whether each source has one right answer, so that accuracy makes sense."""
     origin: str
-    """Where the text comes from, as part of a sentence."""
+    """Where the text is from, as part of a sentence."""
     credit: str
-    """Who wrote it, and under which licence; nobody, where it is made up."""
+    """Who wrote it, and its licence; empty for generated text."""
     examples: tuple[str, ...]
     """Sentences to try."""
 
@@ -82,7 +82,7 @@ def tatoeba(directory: Path) -> Material:
 
 
 def numbers(_: Path) -> Material:
-    """Make up numbers below a million: English words to digits and Spanish words."""
+    """Generate numbers below a million: English words to digits and Spanish words."""
     generator = random.Random("numbers")  # noqa: S311 - a sample, not a secret
     drawn = set(range(1000))
     while len(drawn) < NUMBERS:
@@ -100,12 +100,12 @@ def _in_spanish(number: int) -> str:
     from num2words import num2words
 
     words = str(num2words(number, lang="es"))
-    # num2words counts thousands as if they stood alone: "veintiuno mil", "treinta y uno mil".
+    # num2words does not shorten "uno" before "mil": "veintiuno mil", "treinta y uno mil".
     return words.replace("veintiuno mil", "veintiún mil").replace(" uno mil", " un mil")
 
 
 def reverse(_: Path) -> Material:
-    """Make up strings of letters and write them backwards."""
+    """Generate strings of letters and reverse them."""
     generator = random.Random("reverse")  # noqa: S311 - a sample, not a secret
     drawn: set[str] = set()
     while len(drawn) < STRINGS:
@@ -137,7 +137,7 @@ TASKS: dict[TaskName, DemoTask] = {
         source="en",
         target="es",
         is_exact=True,
-        origin="made up here, with nothing to download",
+        origin="generated, with nothing to download",
         credit="",
         examples=("three hundred and five", "twenty-one thousand and sixteen"),
     ),
@@ -150,7 +150,7 @@ TASKS: dict[TaskName, DemoTask] = {
         source="forwards",
         target="backwards",
         is_exact=True,
-        origin="made up here, with nothing to download",
+        origin="generated, with nothing to download",
         credit="",
         examples=("attention", "stressed"),
     ),

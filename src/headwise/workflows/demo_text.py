@@ -1,4 +1,4 @@
-"""The demo's text on disk: made once, known again by its digests, used by any number of runs.
+"""The demo's text on disk: made once, checked by its digests, shared by all runs.
 
 demo-data/TASK/text/          train.*, valid.*, test.*, manifest.json, and who wrote the sentences
 demo-data/TASK/encoded-…/     the same as token ids (headwise.data.prepare), one for each vocabulary
@@ -23,7 +23,7 @@ TEST_SENTENCES = 1000
 VALID_SENTENCES = 500
 
 _VERSION = 1
-"""Of how the text is made; text of another version is made anew."""
+"""The version of this format; text of another version is made again."""
 
 _MOST_BYTES = 256 << 20
 _MOST_MANIFEST_BYTES = 1 << 20
@@ -31,7 +31,7 @@ _MOST_MANIFEST_BYTES = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class DemoText:
-    """The text of a task, cut in three."""
+    """The text of a task: training, validation and test."""
 
     task: DemoTask
     directory: Path
@@ -50,14 +50,14 @@ class DemoText:
         return self.directory / f"test.{self.task.source}"
 
     def test_reference(self, number: int) -> Path:
-        """Return the file of one reference, counted from 1; its line is empty where there is none.
+        """Return the file of one reference, counted from 1; a line is empty where there is none.
 
-        Most sentences have one; the first file has them all.
+        Only the first file has a reference for every sentence.
         """
         return self.directory / f"test.{self.task.target}.{number}"
 
     def test(self) -> tuple[list[str], list[list[str | None]]]:
-        """Read the sentences to test on, and their references."""
+        """Read the test sentences and their references."""
         files = [self.test_reference(n + 1) for n in range(self.manifest["references"])]
         references = [[line or None for line in read_lines(path)] for path in files]
         return list(read_lines(self.test_source)), references
@@ -65,7 +65,7 @@ class DemoText:
     def encoded(
         self, config: Config, *, fresh: bool = False, on_progress: Progress = lambda *_: None
     ) -> Path:
-        """Return the text as token ids of a config's subwords; made where it is not there yet."""
+        """Return the text encoded with a config's subwords; encode it if that is missing."""
         key = [config.to_dict()["data"], config.train.seed, self.manifest["sha256"]]
         digest = hashlib.blake2b(json.dumps(key).encode(), digest_size=4).hexdigest()
         path = self.directory.with_name(f"encoded-{digest}")
@@ -83,20 +83,20 @@ class DemoText:
 def get_text(
     task: DemoTask, directory: Path, say: Callable[[str], None] = lambda _: None
 ) -> DemoText:
-    """Return the text of a task in a directory; got or made up where it is not there, or damaged.
+    """Return the text of a task in a directory; get it if it is missing or damaged.
 
-    DownloadError says why it could not be got.
+    Raise DownloadError if it cannot be downloaded.
     """
     path = directory / task.name / "text"
     manifest = _intact_manifest(path)
     if manifest is None:
         if path.exists():
-            say(f"{path} is damaged or of another version: making it anew")
+            say(f"{path} is damaged or of another version: making it again")
             remove_directory(path)
         say(f"Getting the text: {task.origin}.")
         _make(task, path)
         manifest = _intact_manifest(path)
-        assert manifest is not None, "what was just written can be read"
+        assert manifest is not None, "the text just written is valid"
     return DemoText(task=task, directory=path, manifest=manifest)
 
 
@@ -150,14 +150,14 @@ def _lines(texts: list[str]) -> bytes:
 
 
 def _intact_manifest(path: Path) -> dict[str, Any] | None:
-    """Read the manifest, if it is of this version and every file is as it says."""
+    """Read the manifest, if it is of this version and every file has its digest."""
     try:
         folder = Folder.of(path)
         manifest: dict[str, Any] = folder.read_json("manifest.json", _MOST_MANIFEST_BYTES)
         if manifest["version"] != _VERSION:
             return None
         for name, digest in manifest["sha256"].items():
-            # Only the name: nothing outside the folder is ours.
+            # Only the name: never read outside the folder.
             with folder.open(Path(name).name, _MOST_BYTES) as file:
                 if hashlib.file_digest(file, "sha256").hexdigest() != digest:
                     return None

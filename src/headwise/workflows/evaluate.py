@@ -1,4 +1,4 @@
-"""Runs on a test set: translations, scores, perplexity, speed, and how sure the differences are."""
+"""Evaluate runs on a test set: translations, scores, perplexity, speed, significance."""
 
 import math
 import time
@@ -17,7 +17,7 @@ _WINDOW = 512
 
 @dataclass(frozen=True, kw_only=True)
 class RunScores:
-    """How one run does."""
+    """The results of one run."""
 
     run: str
     weights: str
@@ -28,7 +28,7 @@ class RunScores:
     translations: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything but the translations as JSON can hold it."""
+        """Return everything but the translations as JSON values."""
         return {
             "run": self.run,
             "weights": self.weights,
@@ -40,14 +40,14 @@ class RunScores:
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """How several runs do on the same sentences."""
+    """The results of several runs on the same sentences."""
 
     runs: tuple[RunScores, ...]
     comparison: Comparison | None
-    """The paired test of the others against the first, where there are others."""
+    """The paired test of the others against the first, if there are several runs."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON can hold it."""
+        """Return everything as JSON values."""
         return {
             "runs": [run.to_dict() for run in self.runs],
             "comparison": None if self.comparison is None else self.comparison.to_dict(),
@@ -110,7 +110,7 @@ def evaluate_translator(
     alpha: float | None = None,
     on_progress: Callable[[str, int, int | None], None] = lambda *_: None,
 ) -> RunScores:
-    """Translate the sources with a run that is loaded already, and score them."""
+    """Translate the sources with a loaded run, and score them."""
     translations: list[str] = []
     start = time.perf_counter()
     for first in range(0, len(sources), _WINDOW):

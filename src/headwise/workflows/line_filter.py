@@ -1,8 +1,8 @@
-"""Lines through a translator: as many out as in, in their order, in bounded memory.
+"""Translate the lines of a stream: one line out for each line in, in order, in bounded memory.
 
-Lines are taken as they come. While more are waiting, as many as make good batches are translated
-together; as soon as none is, what is there is translated and written at once, so that a pipe is
-served fast and a person at a terminal without delay.
+Lines that are waiting are translated together, up to a window of them. As soon as no line is
+waiting, those read so far are translated and written, so that pipes are fast and a person at a
+terminal gets each answer at once.
 """
 
 import queue
@@ -25,14 +25,14 @@ _IDLE_SECONDS = 0.05
 
 
 class _End:
-    """What the reader puts last: why there is no more."""
+    """Put last by the reader, with the error that ended the input, if any."""
 
     def __init__(self, error: DataError | None = None) -> None:
         self.error = error
 
 
 class _LinesAhead(queue.Queue["bytes | _End"]):
-    """A queue that is full with the lines of one window: so many, or so many bytes."""
+    """A queue that holds one window: limited by lines and by bytes."""
 
     def __init__(self) -> None:
         super().__init__(maxsize=_WINDOW_BYTES)
@@ -60,11 +60,11 @@ class _LinesAhead(queue.Queue["bytes | _End"]):
 
 
 def windows(stream: BufferedIOBase, name: str) -> Iterator[list[bytes]]:
-    """Yield the lines of a stream, without their line feeds, in windows of what is there.
+    """Yield the lines of a stream, without their line feeds, in windows of the lines available.
 
-    A thread reads ahead, but no further than one window. It has the stream for itself and closes
-    it at its end: while it waits for more, nobody else can, nor touch it without waiting as well.
-    A line that is too long is a DataError, raised after the lines before it.
+    A thread reads ahead by at most one window. Only this thread uses the stream, and it closes it:
+    any other thread would block while this one waits for a line. A line that is too long is a
+    DataError, raised after the lines before it.
     """
     lines = _LinesAhead()
 
@@ -76,7 +76,7 @@ def windows(stream: BufferedIOBase, name: str) -> Iterator[list[bytes]]:
                     lines.put(line)
         except DataError as error:
             end = _End(error)
-        except (OSError, ValueError, EOFError) as error:  # Broken, or closed under us.
+        except (OSError, ValueError, EOFError) as error:  # Broken, or closed by someone else.
             end = _End(DataError(f"{name}: the input cannot be read: {error}"))
         lines.put(end)
 
@@ -115,8 +115,8 @@ def translate_lines(
 ) -> int:
     """Translate a stream's lines; return how many there were.
 
-    `translate` is given some lines and the number of the first, from 0, and returns one line for
-    each. Whatever stands before a line that cannot be read is translated and written first.
+    `translate` gets some lines and the number of the first, from 0, and returns one line for each.
+    The lines before one that cannot be read are translated and written first.
     """
     done = 0
     for window in windows(stream, name):
@@ -135,7 +135,7 @@ def translate_lines(
 def _decoded(
     window: list[bytes], name: str, before: int, lenient: bool
 ) -> tuple[list[str], DataError | None]:
-    """Decode lines up to the first that is no text."""
+    """Decode lines up to the first that is not text."""
     texts: list[str] = []
     report = LineReport()
     for number, raw in enumerate(window, start=before + 1):

@@ -1,4 +1,4 @@
-"""A run's report: gathered from the run directory, with a score where there is a test set."""
+"""Write a run's report from its directory, with scores if a test set is given."""
 
 import shlex
 from collections.abc import Callable, Sequence
@@ -22,7 +22,7 @@ __all__ = ["Sample", "report", "write_report"]
 
 _SAMPLES, _SENTENCES = 10, 5
 _FEWEST_TOKENS, _MOST_TOKENS = 4, 25
-"""Of a sentence whose attention is worth looking at, and fits a screen."""
+"""Of a sentence whose attention is shown: neither trivial nor too large for a screen."""
 
 _LONGEST_SAMPLE = 1000
 """Tokens of a sentence that a page shows."""
@@ -41,11 +41,10 @@ def report(
     out: Path | None = None,
     on_progress: Callable[[str, int, int | None], None] = lambda *_: None,
 ) -> Path:
-    """Write the report of a run, scored on a test set if there is one; return its path.
+    """Write the report of a run, scored on a test set if one is given; return its path.
 
-    Without a test set the samples are some of the run's validation pairs, if it has them in its
-    own directory. Text elsewhere, which only origin.json names, is not read: a stranger may have
-    written that.
+    Without a test set, the samples are some of the validation pairs in the run's own directory, if
+    there are any.
     """
     scores = None
     if test is None:
@@ -59,7 +58,7 @@ def report(
         pairs = [
             (sources[n], tuple(line[n] or "" for line in references if line[n])) for n in places
         ]
-        about = "Sentences of the test set, taken at regular distances."
+        about = "Sentences of the test set, taken at regular intervals."
     translations = translator.translate([source for source, _ in pairs])
     samples = [
         Sample(source=translation.source, translation=translation.text, references=references)
@@ -70,7 +69,7 @@ def report(
         translator,
         scores=scores,
         samples=samples,
-        sentences=_worth_looking_at(translations),
+        sentences=_sentences_to_trace(translations),
         about_samples=about,
         out=out,
     )
@@ -86,9 +85,9 @@ def write_report(
     about_samples: str = UNSEEN,
     out: Path | None = None,
 ) -> Path:
-    """Write a report of what is known already, by default as the run's report.html.
+    """Write a report from given results, by default as the run's report.html.
 
-    `sentences` are those whose attention can be explored; each must be one that can be traced.
+    The page shows the attention of `sentences`, each of which must be traceable.
     """
     source, target = run.subwords()
     config = run.config()
@@ -113,7 +112,7 @@ def write_report(
     )
     path, write = (run.path / "report.html", replace_file) if out is None else (out, write_output)
     try:
-        # A name or a setting may hold what UTF-8 cannot: a byte of a file name, say.
+        # A name or a setting may have characters that UTF-8 cannot encode, such as file name bytes.
         write(path, content.encode("utf-8", "backslashreplace"))
     except OSError as error:
         raise RequestError(f"{path}: cannot write the report: {error.strerror}") from error
@@ -121,13 +120,13 @@ def write_report(
 
 
 def _has_metrics(run: RunDirectory) -> bool:
-    """Return whether training has told anything yet: a run may be stopped before."""
+    """Return whether there are metrics yet: a run may be stopped before the first."""
     has_file = run.folder.has(run.metrics_file.name)
     return has_file and next(iterate_metrics(run.metrics_file), None) is not None
 
 
 def _validation_pairs(run: RunDirectory) -> tuple[list[_Pair], str]:
-    """Return some pairs of the run's validation text, and what to say about them."""
+    """Return some pairs of the run's validation text, and a sentence about them."""
     source, target = run.subwords()
     shards = own_shards(run, "valid")
     if shards is None:
@@ -146,18 +145,18 @@ def _validation_pairs(run: RunDirectory) -> tuple[list[_Pair], str]:
                 (source.decode(source_ids.tolist()), (target.decode(target_ids.tolist()),))
             )
     return pairs, (
-        "Sentences of the validation text, taken at regular distances: training did not learn "
-        "from them, but was watched by them."
+        "Sentences of the validation text, taken at regular intervals: training did not learn "
+        "from them, but was validated on them."
     )
 
 
 def _spread(places: Sequence[int], count: int) -> list[int]:
-    """Choose places at regular distances."""
+    """Choose indices at regular intervals."""
     count = min(count, len(places))
     return [places[n * len(places) // count] for n in range(count)]
 
 
-def _worth_looking_at(translations: list[Translation]) -> list[str]:
+def _sentences_to_trace(translations: list[Translation]) -> list[str]:
     return [
         translation.source
         for translation in translations
@@ -175,7 +174,7 @@ def _train_pairs(run: RunDirectory) -> int | None:
 
 
 def _commands(run: RunDirectory, sentences: list[str]) -> list[tuple[str, str]]:
-    """Name three things to do next."""
+    """Return three commands to try next, each with a description."""
     data = run.config().data
     source, target = data.source_language or "src", data.target_language or "tgt"
     path = shlex.quote(str(run.path))

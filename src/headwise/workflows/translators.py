@@ -1,4 +1,4 @@
-"""A run as a Translator, with the engine of one's choice."""
+"""Load a run as a Translator with a chosen engine."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +28,7 @@ def load_translator(
     batch_size: int | None = None,
     overrides: Sequence[str] = (),
 ) -> Translator:
-    """Load a run, or its export: of the quantization given, or the smallest there is."""
+    """Load a run with torch, or its export: of the given quantization, or the smallest."""
     if engine == "torch":
         return Translator.load(
             run, checkpoint=checkpoint, device=device, batch_size=batch_size, overrides=overrides
@@ -50,7 +50,7 @@ def load_translator(
         directory.inside(there), most_bytes=largest_file(config.model, vocab)
     )
     if exported.vocabulary_sizes != (len(source), len(target)):
-        raise CheckpointError(f"{there}: has other subwords than the run: export it anew")
+        raise CheckpointError(f"{there}: has other subwords than the run: export it again")
     return Translator(
         GroupingEngine(exported),
         source,

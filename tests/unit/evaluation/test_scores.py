@@ -98,7 +98,7 @@ def test_a_table_aligns_names_left_and_numbers_right() -> None:
     ("line", "language", "note"),
     [
         ("ja .", "de", "100 hypotheses end in ' .': if they are tokenised, detokenise them first"),
-        ("ja.", "xx", "Moses has no rules for 'xx': those of English are taken"),
+        ("ja.", "xx", "Moses has no rules for 'xx': those of English are used"),
         ("ja.", "zh", "13a and Moses do not cut 'zh' into words: compare by chrF"),
     ],
 )

@@ -91,7 +91,7 @@ def test_a_picture_shows_the_words_and_the_heads_asked_for(
         ("a.png", {"layer": 2}, "there is no layer 2: the model has 1 to 1"),
         ("a.png", {"layer": 0}, "there is no layer 0"),
         ("a.png", {"heads": [1, 3]}, "there is no head 3: the model has 1 to 2"),
-        ("a.html", {"heads": [1, 2]}, "a page begins with one head"),
+        ("a.html", {"heads": [1, 2]}, "a page shows one head at first"),
         ("no/a.html", {}, "cannot write the attention: No such file or directory"),
     ],
 )

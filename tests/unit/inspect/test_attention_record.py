@@ -131,7 +131,7 @@ def test_as_many_tokens_are_shown_as_there_are(translator: Translator) -> None:
         (" \t ", None, "the source is empty"),
         ("ban", "  ", "the target is empty"),
         ("ban\0", None, "the source has a NUL"),
-        ("ban", "\udcff", "the target has a NUL character, or one that is no text"),
+        ("ban", "\udcff", "the target has a NUL character, or bytes that are not UTF-8"),
         ("ban " * 10, None, "a source of 10 tokens is too long: give at most 9 tokens"),
         ("ban" * 100_000, None, "a source of 300,000 characters is too long"),
         ("ban", "ban " * 60, "a target of 60 tokens is too long: give at most 51"),

@@ -42,10 +42,10 @@ def valid(step: int, loss: float = 3.2, **changes: object) -> dict[str, Any]:
     return line | {"perplexity": math.exp(loss)} | changes
 
 
-DIARY = [train(50, 9.0), train(100, 5.0), valid(100, 5.5), train(150, 4.0), valid(150, 4.5)]
+METRICS = [train(50, 9.0), train(100, 5.0), valid(100, 5.5), train(150, 4.0), valid(150, 4.5)]
 
 
-def write_run(path: Path, lines: Sequence[dict[str, Any]] = DIARY) -> Path:
+def write_run(path: Path, lines: Sequence[dict[str, Any]] = METRICS) -> Path:
     path.mkdir(parents=True)
     (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
@@ -78,7 +78,7 @@ def test_each_chart_has_the_numbers_of_its_lines(tmp_path: Path) -> None:
 
 
 def test_minutes_instead_of_steps() -> None:
-    curves = curves_of({"a": DIARY}, by="minutes")
+    curves = curves_of({"a": METRICS}, by="minutes")
     assert points(curves, "loss")["a", "valid"] == [(100 / 80, 5.5), (150 / 80, 4.5)]
     assert {chart.by for chart in curves.charts} == {"minutes"}
     assert chart_of(curves, "loss").x.high < 2
@@ -109,13 +109,16 @@ def test_labels_are_directory_names_made_distinct(
         labels_of([Path("x"), Path("y"), Path("y/../x")])
 
 
-def test_a_run_without_a_diary_is_named(tmp_path: Path) -> None:
+def test_a_run_without_metrics_is_named(tmp_path: Path) -> None:
     good = write_run(tmp_path / "good")
     (tmp_path / "bare").mkdir()
     for path, complaint in (
         (tmp_path / "missing", "missing: no such run directory"),
         (good / "metrics.jsonl", "metrics.jsonl: no such run directory"),
-        (tmp_path / "bare", "bare: has no metrics.jsonl: it is no run, or it has yet to begin"),
+        (
+            tmp_path / "bare",
+            "bare: has no metrics.jsonl: it is not a run, or training has not started",
+        ),
         (write_run(tmp_path / "empty", []), "empty: metrics.jsonl has no line yet"),
     ):
         with pytest.raises(CheckpointError, match=complaint):
@@ -227,7 +230,7 @@ def line_of(page: str, name: str) -> str:
 
 def test_the_page_stands_alone_and_escapes_names() -> None:
     evil = "<script>alert('&\"')</script>"
-    page = render_curves(curves_of({evil: DIARY, "b": DIARY}))
+    page = render_curves(curves_of({evil: METRICS, "b": METRICS}))
     reader = Reader(page)
     assert reader.open == []
     tags = {tag for tag, _ in reader.tags}
@@ -243,7 +246,7 @@ def test_the_page_stands_alone_and_escapes_names() -> None:
 
 
 def test_each_chart_is_well_formed_and_tells_what_it_shows() -> None:
-    curves = curves_of({"a & b": DIARY, "c": [train(1, 2.0), train(2, 1.0)]})
+    curves = curves_of({"a & b": METRICS, "c": [train(1, 2.0), train(2, 1.0)]})
     for chart in curves.charts:
         root = ElementTree.fromstring(chart_svg(chart))
         title, description, *_ = root
@@ -268,7 +271,7 @@ def test_a_point_is_drawn_where_the_axis_says() -> None:
 
 
 def test_the_table_has_the_last_values() -> None:
-    page = render_curves(curves_of({"a": [*DIARY, valid(1200, 4.7)]}))
+    page = render_curves(curves_of({"a": [*METRICS, valid(1200, 4.7)]}))
     row = page.split('<th scope="row">')[1].split("</tr>")[0]
     cells = [cell.split("</td>")[0] for cell in row.split("<td>")[1:]]
     assert cells == ["1,200", "15.0", "4.0000", "4.7000", "109.95", "90.02", "150", "5,150"]
@@ -337,7 +340,7 @@ def test_colours_are_distinct_to_the_colour_blind(palette: tuple[str, ...], sigh
 
 def test_pictures_are_the_same_bytes_each_time_and_leave_no_global_state() -> None:
     had_pyplot = "matplotlib.pyplot" in sys.modules
-    curves = curves_of({"_a $x^$ 名": DIARY, "b" * 150: [train(3)]})
+    curves = curves_of({"_a $x^$ 名": METRICS, "b" * 150: [train(3)]})
     for kind, magic in (("png", b"\x89PNG"), ("pdf", b"%PDF"), ("svg", b"<?xml")):
         picture = render_figure(curves, kind)
         assert picture.startswith(magic)

@@ -1,4 +1,4 @@
-"""How CTranslate2's groups are made, over an engine that does as it is told."""
+"""How CTranslate2's groups are formed, with a fake engine."""
 
 import threading
 from concurrent.futures import Future
@@ -13,7 +13,7 @@ from tests.servers import wait_for
 
 
 class Engine:
-    """Two workers, whose groups end when they are told to."""
+    """Two workers, whose groups end when the test calls `end`."""
 
     workers = 2
 
@@ -48,19 +48,19 @@ def test_each_worker_has_a_group_and_the_next_is_gathered_meanwhile(
     monkeypatch.setattr(groups, "_GATHER_SECONDS", 0.0)
     assert search.accepts(1), "but they do not wait for others for long"
     search.add({4: [8]})
-    assert not search.accepts(100), "both are at work"
+    assert not search.accepts(100), "both are busy"
     search.drop([1, 4])
     engine.end(0)
     assert (told, search.is_ready) == ([1], True)
     found = [(number, hypotheses[0].ids) for number, hypotheses in search.advance()]
-    assert found == [(0, (4,)), (2, (6,)), (3, (7,))], "what nobody wants any more is forgotten"
+    assert found == [(0, (4,)), (2, (6,)), (3, (7,))], "dropped sentences are discarded"
     engine.end(1)
     assert search.advance() == []
     assert (len(search), search.is_ready) == (0, False)
-    assert search._unwanted == set()
+    assert search._dropped == set()
 
 
-def test_an_error_is_told() -> None:
+def test_an_error_is_raised() -> None:
     engine = Engine()
     search = GroupSearch(engine, SearchSettings(), 50, lambda: None)  # type: ignore[arg-type]
     search.add({0: [4]})

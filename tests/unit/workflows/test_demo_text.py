@@ -104,7 +104,7 @@ def test_damaged_text_is_made_anew(tatoeba: Path) -> None:
     text.test_source.write_bytes(good.replace(b"Tom", b"Tim", 1))
     again = get_text(TASKS["tatoeba"], tatoeba, said.append)
     assert again.test_source.read_bytes() == good
-    assert "is damaged or of another version: making it anew" in said[1]
+    assert "is damaged or of another version: making it again" in said[1]
     (text.directory / "manifest.json").write_text("[]")
     assert get_text(TASKS["tatoeba"], tatoeba, said.append) == text
     assert len(said) == 5

@@ -1,1 +1,1 @@
-"""CTranslate2: a run's model in its format, and that format as an engine of ours."""
+"""CTranslate2: export a run's model, and translate with the export."""

@@ -1,6 +1,6 @@
-"""Translate with CTranslate2, as near to our own search as it can be brought.
+"""Translate with CTranslate2, as close to our own search as possible.
 
-What stays different is in docs/decisions/0009-ctranslate2.md.
+The remaining differences are in docs/decisions/0009-ctranslate2.md.
 """
 
 import math
@@ -23,12 +23,12 @@ from headwise.interop.ctranslate2.files import (
 from headwise.machine import num_cores
 
 _BATCH_TOKENS = 1024
-"""Source tokens of one batch: with more, batches of the paper's beam gained nothing."""
+"""Source tokens of one batch: larger batches were not faster with the paper's beam."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Search:
-    """What one call asks for."""
+    """The settings of one call."""
 
     beam: int
     alpha: float
@@ -37,7 +37,7 @@ class _Search:
     max_extra_tokens: int
     min_length: int
     shares: int
-    """How many workers the sentences are for."""
+    """How many workers to divide the sentences among."""
 
     def __post_init__(self) -> None:
         for name, least in (("beam", 1), ("nbest", 1), ("max_extra_tokens", 0), ("min_length", 0)):
@@ -50,42 +50,42 @@ class _Search:
 
     @property
     def wanted(self) -> int:
-        """Return how many hypotheses to ask for: all, since we rank them by another penalty.
+        """How many hypotheses to request: the whole beam, since we rank by another penalty.
 
-        Without a penalty there is nothing to rank, and fewer let the search end sooner.
+        Without a penalty there is nothing to rank, and the search ends sooner with fewer.
         """
         return self.beam if self.alpha else self.nbest
 
     @property
-    def tells_all(self) -> bool:
-        """Return whether the hypotheses asked for show how many steps the search took.
+    def shows_steps(self) -> bool:
+        """Whether the requested hypotheses show how many steps the search took.
 
-        It ends with the step in which as many as the beam is wide have finished, so that one that
-        finished then is always among them; where fewer are asked for it need not be.
+        The search ends when `beam` hypotheses have finished. If all of them are returned, the one
+        that finished last is among them.
         """
-        # No source's limit may be below the least length: that too is for a whole call.
+        # The minimum length is one for the whole call, so it must not exceed any source's limit.
         return self.wanted == self.beam and self.min_length <= self.max_extra_tokens
 
     def score(self, log_prob: float, length: int) -> float:
-        """Return what a hypothesis is ranked by; its length counts the end of the sentence."""
+        """Return the score that ranks a hypothesis; its length includes eos."""
         return log_prob / length_penalty(float(length), self.alpha, self.penalty)
 
 
 @dataclass
 class _Found:
-    """What CTranslate2 found for one sentence: tokens, and a log-probability where it is right."""
+    """The hypotheses of one sentence: tokens, and log-probabilities where they are exact."""
 
     tokens: list[list[str]] = field(default_factory=list)
     log_probs: list[float | None] = field(default_factory=list)
 
 
 class CTranslate2Engine:
-    """An exported model that translates ids to ids; several threads may use it at once."""
+    """An exported model that translates ids to ids. It is thread-safe."""
 
     def __init__(
         self, translator: Any, source: Sequence[str], target: Sequence[str], positions: int
     ) -> None:
-        """Wrap a `ctranslate2.Translator`; `load` makes one."""
+        """Wrap a `ctranslate2.Translator`; `load` creates one."""
         self.positions = positions
         """The longest sequence, end token included, that the model can take."""
         self._translator = translator
@@ -104,12 +104,12 @@ class CTranslate2Engine:
         workers: int | None = None,
         most_bytes: int = MOST_MODEL_BYTES,
     ) -> Self:
-        """Load what `headwise export` made, after making sure that it is undamaged.
+        """Load an export of `headwise export`, after checking that it is undamaged.
 
-        `threads` (all cores) are divided among `workers`, which translate batches side by side. By
-        default each thread is a worker of its own: for a small model that measured faster than
-        threads that share a batch, from a hundred sentences at a time down to one. A model of
-        more than `most_bytes` is refused before it is read.
+        `threads` (default: all cores) are divided among `workers`, which translate batches in
+        parallel. By default each worker has one thread: for a small model that measured faster
+        than threads that share a batch, for one sentence as for a hundred. A model of more than
+        `most_bytes` is refused before it is read.
         """
         folder = Folder.of(directory)
         manifest = read_sealed(folder, most_bytes=most_bytes)
@@ -122,7 +122,7 @@ class CTranslate2Engine:
                 str(folder.path), inter_threads=workers, intra_threads=threads // workers
             )
             engine = cls(translator, *read_vocabularies(folder), manifest.positions)
-            # Some of what is wrong with a model or its config shows only when it is used.
+            # Some errors in a model or its config appear only when it is used.
             engine.translate([[]], beam=1, max_extra_tokens=1)
         except (RuntimeError, ValueError, IndexError, KeyError) as error:
             raise CheckpointError(f"{folder.path}: CTranslate2 cannot load it: {error}") from error
@@ -130,7 +130,7 @@ class CTranslate2Engine:
 
     @property
     def vocabulary_sizes(self) -> tuple[int, int]:
-        """How many tokens the source and the target have."""
+        """The sizes of the source and target vocabularies."""
         return len(self._source), len(self._target)
 
     def translate(
@@ -147,9 +147,9 @@ class CTranslate2Engine:
     ) -> list[list[Hypothesis]]:
         """Return the `nbest` best outputs of each source, best first.
 
-        Sources are ids without the end of the sentence, as outputs are. An output has at most
-        `max_extra_tokens` more than its source, and one that reaches that is ended there. Unless
-        they are `divided` among all workers, few sentences are left to one.
+        Sources and outputs are ids without eos. An output has at most `max_extra_tokens` more than
+        its source, and is cut there. With `divided`, even few sentences are divided among all
+        workers.
         """
         search = _Search(
             beam=beam,
@@ -162,28 +162,28 @@ class CTranslate2Engine:
         )
         _check("sources", sources, len(self._source), self.positions)
         found = [_Found() for _ in sources]
-        mixed = search.tells_all
+        mixed = search.shows_steps
         self._search(sources, range(len(sources)), found, search, mixed=mixed)
-        # Our search never puts these into an output. To forbid them from the start would change the
-        # probabilities of everything else; so it is done where it matters, which is hardly ever.
-        astray = [
+        # Our search never outputs pad or bos. Suppressing them changes the probabilities of all
+        # other tokens, so it is done only for the rare sentences that contain them.
+        with_forbidden = [
             index
             for index, each in enumerate(found)
             if not all(self._forbidden.isdisjoint(tokens) for tokens in each.tokens)
         ]
-        self._search(sources, astray, found, search, mixed=mixed, suppress=self._forbidden)
+        self._search(sources, with_forbidden, found, search, mixed=mixed, suppress=self._forbidden)
         self._complete(sources, found)
         return [self._ranked(each, search) for each in found]
 
     @property
     def workers(self) -> int:
-        """How many batches are translated side by side."""
+        """How many batches are translated in parallel."""
         return int(self._translator.num_translators)
 
     def score(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[list[float]]:
-        """Return the log-probability of each token of each target, then that of its end."""
+        """Return the log-probability of each token of each target, then of its eos."""
         _check("sources", sources, len(self._source), self.positions)
         _check("targets", targets, len(self._target), self.positions)
         if not len(sources):
@@ -198,7 +198,7 @@ class CTranslate2Engine:
         return [list(result.log_probs) for result in results]
 
     def source_tokens(self, ids: Sequence[int]) -> list[str]:
-        """Return what CTranslate2 is given for a source: its tokens and its end."""
+        """Return CTranslate2's input for a source: its tokens and eos."""
         return [*(self._source[token] for token in ids), self._source[Vocab.eos]]
 
     def _search(
@@ -211,26 +211,26 @@ class CTranslate2Engine:
         mixed: bool,
         suppress: frozenset[str] = frozenset(),
     ) -> None:
-        """Translate some of the sources, in batches side by side.
+        """Translate some of the sources, in batches and in parallel.
 
-        A limit is for a whole call. In a batch of mixed lengths it is that of the longest source;
-        a sentence that got as far as its own limit is then translated again, with that one.
+        CTranslate2 has one length limit for a whole batch: that of its longest source. A sentence
+        that reached its own, smaller limit is translated again with that.
         """
-        under_way: deque[tuple[int, int, Any]] = deque()
+        pending: deque[tuple[int, int, Any]] = deque()
         for batch in self._batches(sources, indices, mixed=mixed, shares=search.shares):
-            under_way += self._begin(sources, batch, search, suppress)
-        # Forbidden tokens, ends that come too soon among them, leave the others' probabilities
+            pending += self._begin(sources, batch, search, suppress)
+        # Suppressed tokens (and eos before the minimum length) make the probabilities of all others
         # larger than the model's.
         exact = not suppress and not search.min_length
-        while under_way:
-            index, limit, awaited = under_way.popleft()
+        while pending:
+            index, limit, future = pending.popleft()
             own = self._limit(sources[index], search)
-            result = awaited and awaited.result()
+            result = future and future.result()
             if result is None:
                 found[index] = _Found([[]], [None])
             elif own < limit and max(map(len, result.hypotheses)) >= own:
-                # At once, while other batches are still to be searched.
-                under_way += self._begin(sources, [index], search, suppress)
+                # Right away, while other batches are still being searched.
+                pending += self._begin(sources, [index], search, suppress)
             else:
                 found[index] = self._found(result, search, exact=exact)
 
@@ -241,9 +241,9 @@ class CTranslate2Engine:
         search: _Search,
         suppress: frozenset[str],
     ) -> list[tuple[int, int, Any]]:
-        """Have a batch searched; return its sources with the limit that they were given.
+        """Start to search a batch; return each source's index, limit and future result.
 
-        With each is its result, to be waited for; None where the limit leaves nothing to search.
+        The future is None where the limit is 0 and there is nothing to search.
         """
         limit = self._limit(sources[batch[0]], search)
         if limit == 0:
@@ -259,7 +259,7 @@ class CTranslate2Engine:
             min_decoding_length=min(search.min_length, limit),
             suppress_sequences=[[token] for token in suppress] or None,
             return_scores=True,
-            # Their ends tell which outputs were cut, and are counted in their lengths.
+            # An output without eos was cut; eos also counts in the length.
             return_end_token=True,
         )
         return [(index, limit, each) for index, each in zip(batch, results, strict=True)]
@@ -289,18 +289,18 @@ class CTranslate2Engine:
             yield batch
 
     def _found(self, result: Any, search: _Search, *, exact: bool) -> _Found:
-        """Return one result's tokens and the log-probabilities that can be known from it."""
+        """Return one result's tokens, and the log-probabilities where its scores give them."""
         found = _Found()
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
             ended = bool(tokens) and tokens[-1] == self._end
             found.tokens.append(tokens[:-1] if ended else tokens)
-            # Its scores are divided by length^alpha, and an output that was cut has no end yet.
+            # CTranslate2 divides scores by length^alpha; the score of a cut output lacks eos.
             log_prob = score * len(tokens) ** search.alpha
             found.log_probs.append(log_prob if ended and exact else None)
         return found
 
     def _complete(self, sources: Sequence[Sequence[int]], found: list[_Found]) -> None:
-        """Fill in the log-probabilities that the search could not tell, by scoring the outputs."""
+        """Compute the missing log-probabilities by scoring the outputs."""
         missing = [
             (index, rank)
             for index, each in enumerate(found)
@@ -321,7 +321,7 @@ class CTranslate2Engine:
             if log_prob is not None
         ]
         scored.sort(key=lambda each: each[0], reverse=True)
-        # Only what is asked for is worth turning into ids.
+        # Convert only the hypotheses to return.
         return [
             Hypothesis(self._ids_of(tokens), log_prob, score)
             for score, log_prob, tokens in scored[: search.nbest]

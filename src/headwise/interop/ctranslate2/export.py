@@ -1,4 +1,4 @@
-"""Write a run's model for CTranslate2, and see that it computes the same."""
+"""Export a run's model to CTranslate2, and verify that it computes the same."""
 
 import json
 from collections.abc import Sequence
@@ -23,12 +23,12 @@ from headwise.runs.directory import RunDirectory
 from headwise.tasks.translation.trained import load_model
 
 _TOLERANCE = 1e-3
-"""Largest difference of a float32 export that can be rounding: a mistake makes a larger one."""
+"""The largest difference of a float32 export that rounding can cause; a bug causes a larger one."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ExportReport:
-    """What was exported, and how near to the model it computes."""
+    """What was exported, and how close it is to the model."""
 
     directory: Path
     weights: Path
@@ -38,7 +38,7 @@ class ExportReport:
 
 
 def export_directory(run: RunDirectory, quantization: Quantization) -> Path:
-    """Return where a run's export is, or would be."""
+    """Return the path of a run's export, whether it exists or not."""
     return run.exports / f"ctranslate2-{quantization}"
 
 
@@ -49,7 +49,7 @@ def export(
     *,
     pairs: Sequence[Pair] | None = None,
 ) -> ExportReport:
-    """Write RUN/exports/ctranslate2-QUANTIZATION, whole or not at all, in the place of an old one.
+    """Write RUN/exports/ctranslate2-QUANTIZATION atomically, replacing an old one.
 
     `which` is a checkpoint, as for `headwise.runs.model.load_model`. The export is compared with
     the model on `pairs` of ids, by default on the run's validation text. A float32 export that
@@ -109,7 +109,7 @@ def _export(
 
 
 def _tokens(subwords: Subwords) -> list[str]:
-    """Return the subwords by id; CTranslate2 knows them by their text alone."""
+    """Return the subwords by id; CTranslate2 identifies them by their text."""
     tokens = subwords.tokens(list(range(len(subwords))))
-    assert len(set(tokens)) == len(tokens), "SentencePiece keeps its pieces apart"
+    assert len(set(tokens)) == len(tokens), "SentencePiece's pieces are distinct"
     return tokens

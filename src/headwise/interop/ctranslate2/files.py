@@ -1,11 +1,11 @@
-"""An exported CTranslate2 model on disk: a directory that is whole or not there.
+"""An exported CTranslate2 model on disk: a directory that is written atomically.
 
 manifest.json               format, what was exported, and the SHA-256 of the files below
 model.bin, config.json      what CTranslate2 reads, and with them:
-source_vocabulary.json      the subwords by id; the end of the source is called <end>
+source_vocabulary.json      the subwords by id; the source's eos is called <end>
 target_vocabulary.json      the subwords by id
 tokenizer/                  the subwords, as in a run
-verification.json           how near to the model it computes; written last, not in the manifest
+verification.json           how close to the model it is; written last, not in the manifest
 """
 
 import hashlib
@@ -43,10 +43,10 @@ Quantization = Literal["float32", "int8", "int16"]
 
 @dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """What an export says of itself."""
+    """The manifest of an export."""
 
     quantization: str
-    """What its weights are stored and multiplied in."""
+    """The type in which its weights are stored and multiplied."""
     weights: str
     """The checkpoint or average, within the run, that it was made from."""
     positions: int
@@ -68,7 +68,7 @@ def library() -> ModuleType:
 
 
 def seal(directory: Path, manifest: Manifest) -> None:
-    """Flush every file of a directory being made to disk and write the manifest beside them."""
+    """Flush every file of a new directory to disk and write the manifest."""
     digests = {}
     for path in sorted(path for path in directory.rglob("*") if path.is_file()):
         with path.open("rb+") as file:
@@ -81,9 +81,9 @@ def seal(directory: Path, manifest: Manifest) -> None:
 
 
 def read_sealed(directory: Path | Folder, *, most_bytes: int = MOST_MODEL_BYTES) -> Manifest:
-    """Read an export's manifest, after making sure that every file is as it was written.
+    """Read an export's manifest, after checking the digest of every file.
 
-    The model may have so many bytes.
+    A model of more than `most_bytes` is refused.
     """
     folder = Folder.of(directory)
     path = folder.path / MANIFEST
@@ -97,18 +97,18 @@ def read_sealed(directory: Path | Folder, *, most_bytes: int = MOST_MODEL_BYTES)
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise CheckpointError(f"{path}: damaged: not JSON: {error}: export it anew") from error
+        raise CheckpointError(f"{path}: damaged: not JSON: {error}: export it again") from error
     version = body.get("format_version") if isinstance(body, dict) else None
     if type(version) is int and version > FORMAT_VERSION:
         raise CheckpointError(
             f"{path}: format_version is {version}, and this Headwise reads {FORMAT_VERSION}: "
-            "upgrade Headwise, or export it anew"
+            "upgrade Headwise, or export it again"
         )
     try:
         digests = dict(body["sha256"])
         fields = {name: body[name] for name in Manifest.__dataclass_fields__}
     except (KeyError, TypeError, ValueError) as error:
-        raise CheckpointError(f"{path}: damaged: not a manifest: export it anew") from error
+        raise CheckpointError(f"{path}: damaged: not a manifest: export it again") from error
     positions = fields.pop("positions")
     if (
         not set(_READ_BY_LIBRARY) <= set(digests)
@@ -116,7 +116,7 @@ def read_sealed(directory: Path | Folder, *, most_bytes: int = MOST_MODEL_BYTES)
         or type(positions) is not int
         or not 0 < positions < 2**31
     ):
-        raise CheckpointError(f"{path}: damaged: not a manifest: export it anew")
+        raise CheckpointError(f"{path}: damaged: not a manifest: export it again")
     for name in digests:
         if not _PLAIN_NAME.fullmatch(name):
             raise CheckpointError(f"{path}: {name!r:.100} is not the name of an exported file")
@@ -130,7 +130,7 @@ def read_sealed(directory: Path | Folder, *, most_bytes: int = MOST_MODEL_BYTES)
 
 
 def read_vocabularies(directory: Path | Folder) -> tuple[list[str], list[str]]:
-    """Read the tokens of the source's and of the target's ids, in order."""
+    """Read the source's and the target's tokens, by id."""
     folder = Folder.of(directory)
     source, target = (
         _vocabulary(folder, f"{side}_vocabulary.json") for side in ("source", "target")
@@ -145,19 +145,19 @@ def _vocabulary(folder: Folder, name: str) -> list[str]:
     except OSError as error:
         raise CheckpointError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError as error:
-        raise CheckpointError(f"{path}: damaged: not JSON: {error}: export it anew") from error
+        raise CheckpointError(f"{path}: damaged: not JSON: {error}: export it again") from error
     if (
         not isinstance(tokens, list)
         or not all(isinstance(token, str) for token in tokens)
         or len(set(tokens)) != len(tokens)
         or len(tokens) < SMALLEST_VOCABULARY
     ):
-        raise CheckpointError(f"{path}: damaged: not a vocabulary: export it anew")
+        raise CheckpointError(f"{path}: damaged: not a vocabulary: export it again")
     return tokens
 
 
 def _check_no_others(folder: Folder, sealed: set[str]) -> None:
-    """Refuse further files that CTranslate2 would read if they were there, such as vmap.txt."""
+    """Refuse files outside the manifest that CTranslate2 would read, such as vmap.txt."""
     for name in folder.names():
         if name.endswith((".txt", ".json", ".bin")) and name not in {
             *sealed,
@@ -174,7 +174,7 @@ def _check(folder: Folder, name: str, digest: str, most_bytes: int) -> None:
             found = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise CheckpointError(
-            f"{path}: cannot be read: {error.strerror}: export it anew"
+            f"{path}: cannot be read: {error.strerror}: export it again"
         ) from error
     if found != digest:
-        raise CheckpointError(f"{path}: damaged: not as it was exported: export it anew")
+        raise CheckpointError(f"{path}: damaged: not as it was exported: export it again")

@@ -1,6 +1,6 @@
 """CTranslate2 as a Translator's engine: groups of sentences, each searched by one worker.
 
-The library cannot be interrupted, nor anything be added to what it is searching for.
+CTranslate2 cannot interrupt a search or add sentences to it.
 """
 
 import time
@@ -12,22 +12,22 @@ from headwise.errors import RequestError
 from headwise.interop.ctranslate2.engine import CTranslate2Engine
 
 _GATHER_SECONDS = 0.02
-"""How long a worker that has become free waits for as many sentences as are under way."""
+"""How long a free worker waits for as many sentences as are being searched."""
 
 
 class GroupingEngine:
-    """CTranslate2's engine as a Translator asks for translations."""
+    """A CTranslate2Engine with the interface of `headwise.tasks.engine.Engine`."""
 
     def __init__(self, engine: CTranslate2Engine) -> None:
         self._engine = engine
         self.workers = engine.workers
         self._threads = ThreadPoolExecutor(self.workers, thread_name_prefix="group")
-        self._begun: set[Future[list[list[Hypothesis]]]] = set()
+        self._running: set[Future[list[list[Hypothesis]]]] = set()
 
     @property
     def is_free(self) -> bool:
-        """Whether a worker would search a group at once. None waits: callers choose the next."""
-        return len(self._begun) < self.workers
+        """Whether a worker is free. Groups are never queued: callers choose the next."""
+        return len(self._running) < self.workers
 
     def translate(
         self,
@@ -36,7 +36,7 @@ class GroupingEngine:
         max_extra_tokens: int,
         prefixes: list[list[int]] | None = None,
     ) -> list[list[Hypothesis]]:
-        """Search as near to our own way as CTranslate2 can: it knows no other stop than "count"."""
+        """Search as CTranslate2 does: it stops by "count" only."""
         if prefixes is not None:
             raise RequestError("a forced beginning needs the torch engine")
         return self._translate(sources, settings, max_extra_tokens, divided=True)
@@ -44,12 +44,12 @@ class GroupingEngine:
     def begin(
         self, sources: list[list[int]], settings: SearchSettings, max_extra_tokens: int
     ) -> Future[list[list[Hypothesis]]]:
-        """Have a worker translate sentences, while others do others."""
+        """Start to translate sentences with one worker."""
         group = self._threads.submit(
             self._translate, sources, settings, max_extra_tokens, divided=False
         )
-        self._begun.add(group)
-        group.add_done_callback(self._begun.discard)
+        self._running.add(group)
+        group.add_done_callback(self._running.discard)
         return group
 
     def search(
@@ -58,7 +58,7 @@ class GroupingEngine:
         max_extra_tokens: int,
         on_ready: Callable[[], None] = lambda: None,
     ) -> "GroupSearch":
-        """Begin a search that goes on in groups."""
+        """Start a search in groups."""
         return GroupSearch(self, settings, max_extra_tokens, on_ready)
 
     def _translate(
@@ -81,15 +81,14 @@ class GroupingEngine:
         )
 
     def token_log_probs(self, pairs: list[tuple[list[int], list[int]]]) -> list[list[float]]:
-        """Return the log-probability of each token of each target, then that of its end."""
+        """Return the log-probability of each token of each target, then of its eos."""
         return self._engine.score([source for source, _ in pairs], [target for _, target in pairs])
 
 
 class GroupSearch:
-    """A search by a library that cannot be interrupted: groups of sentences, one for each worker.
+    """A search in groups of sentences, one for each worker.
 
-    While some are searched, others are read and answered, and those that come in the meantime make
-    the next group.
+    Sentences that arrive while all workers are busy make the next group.
     """
 
     def __init__(
@@ -102,11 +101,11 @@ class GroupSearch:
         self._engine, self._settings, self._extra = engine, settings, max_extra_tokens
         self._on_ready = on_ready
         self._groups: dict[Future[list[list[Hypothesis]]], list[int]] = {}
-        self._unwanted: set[int] = set()
+        self._dropped: set[int] = set()
         self._idle_since = time.monotonic()
 
     def __len__(self) -> int:
-        """Return how many sentences are under way."""
+        """Return how many sentences are being searched."""
         return sum(map(len, self._groups.values()))
 
     @property
@@ -115,29 +114,29 @@ class GroupSearch:
         return any(group.done() for group in self._groups)
 
     def accepts(self, newcomers: int) -> bool:
-        """Return whether a worker is free, and has enough to do or has waited for it."""
+        """Return whether a worker is free and has enough sentences, or has waited for them."""
         if not self._engine.is_free:
             return False
         waited = time.monotonic() - self._idle_since
         return newcomers >= len(self) or waited > _GATHER_SECONDS
 
     def add(self, sources: Mapping[int, list[int]]) -> None:
-        """Give a group to a worker."""
+        """Start a group."""
         group = self._engine.begin(list(sources.values()), self._settings, self._extra)
         self._groups[group] = list(sources)
         group.add_done_callback(lambda _: self._on_ready())
 
     def advance(self) -> Found:
-        """Return what groups have found that are done; where none is, wait for one."""
+        """Return the results of finished groups; wait for one if there is none."""
         done, _ = wait(self._groups, return_when=FIRST_COMPLETED)
         self._idle_since = time.monotonic()
         found: Found = []
         for group in done:
             found += zip(self._groups.pop(group), group.result(), strict=True)
-        wanted = [each for each in found if each[0] not in self._unwanted]
-        self._unwanted.difference_update(number for number, _ in found)
+        wanted = [each for each in found if each[0] not in self._dropped]
+        self._dropped.difference_update(number for number, _ in found)
         return wanted
 
     def drop(self, numbers: Collection[int]) -> None:
-        """Forget some sentences; their group is searched to its end."""
-        self._unwanted.update(numbers)
+        """Discard the results of some sentences; their group still runs to its end."""
+        self._dropped.update(numbers)

@@ -15,13 +15,13 @@ from headwise.model.layers import Layer, Stack
 from headwise.model.positions import LearnedPositions, sinusoids
 
 SINUSOIDS = 8192
-"""Sinusoidal positions to store. CTranslate2's own formula is another one, so it needs a table."""
+"""Sinusoidal positions to store: CTranslate2's own formula differs from ours."""
 
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh"}
 """CTranslate2's names of the values of `model.activation`."""
 
 _NAMES_BYTES = 1 << 16
-"""More than the names, shapes and scales of a layer of each stack take."""
+"""An upper bound for the names, shapes and scales of a layer of each stack."""
 
 
 def check_expressible(model: Transformer) -> None:
@@ -40,8 +40,8 @@ def count_positions(model: Transformer) -> int:
 
 
 def largest_file(config: ModelConfig, vocab: Vocab) -> int:
-    """Return how many bytes model.bin of such a model has at most, in any quantization."""
-    # No matrix is shared in it, and both sides have a table of positions, learned or not.
+    """Return an upper bound for the size of a model.bin in bytes, in any quantization."""
+    # The file has no tied matrices, and a table of positions on both sides.
     parameters = replace(config, tying="untied").count_parameters(vocab)
     positions = 0 if config.positions == "learned" else 2 * SINUSOIDS * config.d_model
     names = _NAMES_BYTES * (config.num_layers + 1)
@@ -79,10 +79,10 @@ def make_spec(model: Transformer, source: list[str], target: list[str]) -> Any:
 
 
 def _with_other_end(tokens: list[str]) -> list[str]:
-    """Give the end of the source another name.
+    """Rename the source's eos.
 
-    CTranslate2 answers a source of nothing but the end token, by its name, with nothing; ours is
-    the model's to answer, as every other.
+    CTranslate2 translates a source of only "</s>" to nothing without running the model; with
+    another name, it runs the model, as we do.
     """
     end = "<end>"
     while end in tokens:
@@ -107,7 +107,7 @@ def _set_stack(spec: Any, stack: Stack) -> None:
 
 
 def _set_self_attention(spec: Any, attention: MultiHeadAttention) -> None:
-    """Set queries, keys and values in one matrix, whose order is ours."""
+    """Set queries, keys and values as one matrix; its order is ours."""
     fused, out = attention.in_projection, attention.out_projection
     _set_linear(spec.linear[0], fused.weight, fused.bias)
     _set_linear(spec.linear[1], out.weight, out.bias)
@@ -115,7 +115,7 @@ def _set_self_attention(spec: Any, attention: MultiHeadAttention) -> None:
 
 
 def _set_cross_attention(spec: Any, attention: MultiHeadAttention) -> None:
-    """Set queries, and keys and values in one matrix."""
+    """Set queries, and keys and values as one matrix."""
     fused, out = attention.in_projection, attention.out_projection
     queries = attention.num_heads * attention.d_k
     for linear, rows in ((spec.linear[0], slice(queries)), (spec.linear[1], slice(queries, None))):
@@ -152,5 +152,5 @@ def _norm_epsilon(model: Transformer) -> float:
 
 
 def _array(tensor: Tensor) -> Any:
-    # A copy: CTranslate2 quantises in place, and the model is still to be compared with.
+    # A copy: CTranslate2 quantises in place, and the model is needed for verification.
     return tensor.detach().float().cpu().numpy().copy()

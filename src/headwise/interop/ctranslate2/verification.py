@@ -1,4 +1,4 @@
-"""How near an export computes to the model that it was made from."""
+"""Compare an export with the model that it was made from."""
 
 import random
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from headwise.runs.directory import RunDirectory
 from headwise.tasks.translation.torch_engine import TorchEngine
 
 Pair = tuple[list[int], list[int]]
-"""Source and target ids, without the end of the sentence."""
+"""Source and target ids, without eos."""
 
 PAIRS = 100
 """How many pairs to compare on."""
@@ -24,26 +24,26 @@ _LONGEST_GENERATED = 30
 
 @dataclass(frozen=True, kw_only=True)
 class Verification:
-    """The same inputs through both."""
+    """The results of a comparison on the same inputs."""
 
     pairs: int
     """How many were compared."""
     inputs: str
     """Where they are from."""
     largest_difference: float
-    """Between the two log-probabilities of any one token of the given targets."""
+    """Of the two log-probabilities of any token of the given targets."""
     equal_outputs: float
     """The share of sources whose greedy outputs are the same to the last token."""
 
     def to_dict(self) -> dict[str, object]:
-        """Return the figures as JSON can hold them."""
+        """Return the results as JSON values."""
         return asdict(self)
 
 
 def verify(
     model: Transformer, engine: CTranslate2Engine, pairs: Sequence[Pair], inputs: str
 ) -> Verification:
-    """Put pairs through a model and its export, and compare."""
+    """Compare a model and its export on pairs."""
     ours = TorchEngine(model)
     sources, targets = [source for source, _ in pairs], [target for _, target in pairs]
     difference = max(
@@ -74,7 +74,7 @@ def choose_pairs(run: RunDirectory, model: Transformer) -> tuple[list[Pair], str
     sizes = (model.vocab.source_size, model.vocab.target_size)
     shards = own_shards(run, "valid")
     if shards is not None:
-        # Every nth, so that all of a text that is in some order is seen.
+        # Every nth, because the text may be sorted.
         indices = range(0, len(shards), max(1, len(shards) // PAIRS))[:PAIRS]
         found = [
             [

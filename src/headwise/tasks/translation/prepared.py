@@ -1,4 +1,4 @@
-"""Texts cut into the sentences that are searched for."""
+"""Texts, cut into sentences to translate."""
 
 import re
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ class Part:
 
     @property
     def wanted(self) -> bool:
-        """Whether there is anything to translate: not where there is only white space."""
+        """Whether there is anything to translate besides white space."""
         return bool(self.text.strip())
 
 
 @dataclass(frozen=True)
 class Job:
-    """A text and the sentences it is to be translated by."""
+    """A text and its sentences."""
 
     text: str
     parts: list[Part]
@@ -41,12 +41,12 @@ class Prepared:
 
     @property
     def sources(self) -> list[list[int]]:
-        """The ids of every sentence that is to be searched for."""
+        """The ids of every sentence to translate."""
         return [part.ids for job in self.jobs for part in job.parts if part.wanted]
 
     @property
     def places(self) -> list[tuple[int, int]]:
-        """The number of each such sentence's text, and its own within that."""
+        """For each of `sources`: the index of its text, and its index within the text."""
         return [
             (number, place)
             for number, job in enumerate(self.jobs)
@@ -58,7 +58,7 @@ class Prepared:
 def prepare(
     texts: Sequence[str], subwords: Subwords, *, longest: int, language: str, split: bool
 ) -> Prepared:
-    """Cut texts: into their sentences with `split`, and into what has at most `longest` tokens."""
+    """Cut texts into sentences with `split`, and texts of more than `longest` tokens anyway."""
     return Prepared([_job(text, subwords, longest, language, split) for text in texts])
 
 
@@ -66,10 +66,10 @@ def _job(text: str, subwords: Subwords, longest: int, language: str, split: bool
     if "\0" in text:
         raise RequestError("a text with a NUL character cannot be translated")
     if _HALF_PAIR.search(text):
-        raise RequestError("a text with half of a surrogate pair is no Unicode text")
+        raise RequestError("a text with half of a surrogate pair is not Unicode text")
     if not text.strip():
         return Job(text, [], False)
-    # The number of characters first: it bounds the work of encoding what is absurdly long.
+    # Check the number of characters first: encoding an absurdly long text would take long.
     if len(text) <= 16 * longest:
         sentences = split_sentences(text, language) if split else [text]
         parts = _parts(sentences, subwords)
@@ -81,6 +81,6 @@ def _job(text: str, subwords: Subwords, longest: int, language: str, split: bool
 
 def _parts(texts: list[str], subwords: Subwords) -> list[Part]:
     stripped = [text.strip() for text in texts]
-    # One call for all of many; for few, what SentencePiece does around it takes longer.
+    # One call for many texts; for few, the overhead of SentencePiece's batch call is larger.
     ids = subwords.encode_all(stripped) if len(texts) > 16 else list(map(subwords.encode, stripped))
     return [Part(text, each) for text, each in zip(texts, ids, strict=True)]

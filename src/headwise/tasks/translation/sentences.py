@@ -1,4 +1,4 @@
-"""Long text in parts that a model can take: sentences and, where those are too long, pieces."""
+"""Split long text into sentences and, where those are too long, into pieces."""
 
 import re
 
@@ -10,11 +10,11 @@ _ODD_SPACE = re.compile(r"[^\S ]")
 
 
 def split_sentences(text: str, language: str) -> list[str]:
-    """Cut text into lines and those into sentences; put together they are the text again."""
+    """Split text into lines and those into sentences; joined, they are the text again."""
     parts = []
     for line in text.splitlines(keepends=True):
-        # The splitter panics at some spaces of several bytes (a capital, U+0085, a full stop); so
-        # it is shown plain ones, as many as there are, and told no language it goes by the rules
+        # The splitter panics at some multi-byte spaces (a capital, U+0085, a full stop), so each
+        # is replaced with a plain space. Without a language, use English: its rules are those
         # that most languages share.
         shown: list[str] = list(segment(language or "en", _ODD_SPACE.sub(" ", line)))
         start = 0
@@ -26,7 +26,7 @@ def split_sentences(text: str, language: str) -> list[str]:
 
 
 def split_to_fit(text: str, subwords: Subwords, limit: int, language: str) -> list[str]:
-    """Cut text into parts of at most `limit` tokens: at sentences, at spaces, or anywhere."""
+    """Split text into parts of at most `limit` tokens: at sentences, at spaces, or anywhere."""
     parts: list[str] = []
     for sentence in split_sentences(text, language):
         parts += _halved(sentence, subwords, limit)
@@ -34,12 +34,12 @@ def split_to_fit(text: str, subwords: Subwords, limit: int, language: str) -> li
 
 
 def _halved(text: str, subwords: Subwords, limit: int) -> list[str]:
-    """Cut text in two, near its middle, until every part fits."""
+    """Split text in half, near a space, until every part fits."""
     ahead, done = [text], []
     while ahead:
         part = ahead.pop()
-        # A token has at least one byte, and few have more than sixteen characters: what is far too
-        # long need not be encoded to know it.
+        # Few tokens have more than sixteen characters: a text that is far too long need not be
+        # encoded to know that.
         if len(part) < 2 or (len(part) <= 16 * limit and len(subwords.encode(part)) <= limit):
             done.append(part)
             continue

@@ -1,4 +1,4 @@
-"""Search with our own model: sentences sorted by length, in batches, and back in their order."""
+"""Translate with our own model, in batches of sentences of similar length."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
@@ -22,27 +22,27 @@ R = TypeVar("R")
 
 _BATCH_SENTENCES = 128
 _CHUNK = 1024
-"""Target positions whose logits are held at a time where only their normalisers are wanted."""
+"""Target positions whose logits are in memory at a time when scoring."""
 _BATCH_TOKENS = 16_384
-"""Source positions, padding and all hypotheses counted, that are searched at a time."""
+"""Source positions of a batch, including padding and counted for each hypothesis."""
 
 
 _JOIN_SHARE = 8
 _JOIN_STEPS = 2
-"""Newcomers join a search once they would make this part of it, but after so many steps anyway."""
+"""New sentences are added once they would be this share of a search, or after so many steps."""
 
 
 class TorchEngine:
-    """Translate ids with a Transformer. Holds nothing that one call changes for another."""
+    """Translate ids with a Transformer. Calls share no state but the model."""
 
     def __init__(self, model: Transformer, *, batch_size: int | None = None) -> None:
-        """Take `batch_size` sentences at a time; one at a time, each is alone in every sense."""
+        """Search `batch_size` sentences at a time; with 1, results depend on no other sentence."""
         self.model = model.eval()
         self._batch_size = batch_size or _BATCH_SENTENCES
 
     @property
     def is_free(self) -> bool:
-        """Whether a search that begins now is computed now: its caller takes the steps."""
+        """Always true: the caller of a search computes its steps."""
         return True
 
     def translate(
@@ -54,8 +54,8 @@ class TorchEngine:
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each source, best first.
 
-        Sources are ids without the end of the sentence, as outputs are; an output has at most
-        `max_extra_tokens` more than its source, and begins with its prefix, if it has one.
+        Sources and outputs are ids without eos. An output has at most `max_extra_tokens` more than
+        its source, and begins with its prefix, if it has one.
         """
 
         def search(numbers: list[int], src: Tensor) -> list[list[Hypothesis]]:
@@ -79,7 +79,7 @@ class TorchEngine:
         max_extra_tokens: int,
         on_ready: Callable[[], None] = lambda: None,
     ) -> "TorchSearch":
-        """Begin a search that sentences join and leave while others go on."""
+        """Start a search that sentences can be added to while it runs."""
         return TorchSearch(self, settings, max_extra_tokens)
 
     def sample(
@@ -94,7 +94,7 @@ class TorchEngine:
     ) -> list[list[Hypothesis]]:
         """Draw `count` translations of each source.
 
-        What is drawn depends on the seed and on the source's key, not on its neighbours.
+        What is drawn depends on the seed and on the source's key, not on other sources.
         """
 
         def draw(numbers: list[int], src: Tensor) -> list[list[Hypothesis]]:
@@ -115,7 +115,7 @@ class TorchEngine:
         return self._in_batches(sources, count, draw)
 
     def token_log_probs(self, pairs: list[tuple[list[int], list[int]]]) -> list[list[float]]:
-        """Return the log-probability of each token of each target, then that of its end."""
+        """Return the log-probability of each token of each target, then of its eos."""
 
         def score(numbers: list[int], src: Tensor) -> list[list[float]]:
             targets = [pairs[number][1] for number in numbers]
@@ -145,8 +145,8 @@ class TorchEngine:
     def alignment(self, source: list[int], target: list[int]) -> list[tuple[int, int]]:
         """Return, for each target token, the source token that it attends to most.
 
-        By the heads of the last layer but one, averaged: where alignments are clearest
-        (Garg et al., 2019). The end of the sentence is nobody's counterpart.
+        By the averaged heads of the last layer but one, where alignments are clearest
+        (Garg et al., 2019). No token is aligned with eos.
         """
         if not source or not target:
             return []
@@ -158,7 +158,7 @@ class TorchEngine:
         return [(int(place), t) for t, place in enumerate(weights[:, : len(source)].argmax(1))]
 
     def trace(self, source: list[int], target: list[int]) -> Trace:
-        """Return every attention weight of reading a source and writing a target and its end."""
+        """Return every attention weight of a source and a target, both with eos."""
         trace = Trace()
         with torch.inference_mode():
             src = self.padded([source])
@@ -172,10 +172,7 @@ class TorchEngine:
         rows_each: int,
         work: Callable[[list[int], Tensor], Sequence[R]],
     ) -> list[R]:
-        """Do the work for batches of the sources; return the results in the sources' order.
-
-        It is given the numbers of a batch's sources and their ids, padded.
-        """
+        """Call `work` with the indices and padded ids of each batch; return results in order."""
         results: dict[int, R] = {}
         with torch.inference_mode():
             for numbers in self.batches(sources, rows_each):
@@ -184,8 +181,8 @@ class TorchEngine:
         return [results[number] for number in range(len(sources))]
 
     def batches(self, sources: list[list[int]], rows_each: int) -> Iterator[list[int]]:
-        """Divide sources, by their places, into what is searched at a time, with so many rows."""
-        # The longest first: whatever memory is needed is needed at once, not in the end.
+        """Divide sources into batches of indices; each source takes `rows_each` rows."""
+        # The longest first: if memory is too small, it fails at once, not at the end.
         order = sorted(range(len(sources)), key=lambda number: -len(sources[number]))
         start = 0
         while start < len(order):
@@ -208,7 +205,7 @@ class TorchEngine:
         return torch.full_like(limits, self.model.vocab.start)
 
     def padded(self, sources: list[list[int]]) -> Tensor:
-        """Return sources with their ends as rows of equal length."""
+        """Return sources, each with eos, as rows of equal length."""
         return _padded(sources, self._device())
 
     def _device(self) -> torch.device:
@@ -216,7 +213,7 @@ class TorchEngine:
 
 
 class TorchSearch:
-    """One search of a TorchEngine, which sentences join and leave while others go on."""
+    """One search of a TorchEngine; sentences can be added while it runs."""
 
     def __init__(
         self, engine: TorchEngine, settings: SearchSettings, max_extra_tokens: int
@@ -224,30 +221,30 @@ class TorchSearch:
         self._engine, self._beam = engine, settings.beam
         self._max_extra_tokens = max_extra_tokens
         self._beams = BeamSearch(engine.model.step, settings, engine.model.vocab)
-        self._steps = 0  # Since somebody joined.
+        self._steps = 0  # Since sentences were last added.
 
     def __len__(self) -> int:
-        """Return how many sentences are under way."""
+        """Return how many sentences are being searched."""
         return len(self._beams)
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is a step to take."""
+        """Whether there are sentences to search."""
         return len(self) > 0
 
     def accepts(self, newcomers: int) -> bool:
-        """Return whether newcomers are many enough, or have waited for others long enough.
+        """Return whether there are enough new sentences, or they have waited long enough.
 
-        To read few sources costs almost as much as to read many, and all wait meanwhile.
+        Encoding few sources costs almost as much as encoding many, and the search waits meanwhile.
         """
         return newcomers * _JOIN_SHARE >= len(self) or self._steps >= _JOIN_STEPS
 
     def add(self, sources: Mapping[int, list[int]]) -> None:
-        """Begin with new sentences, known by their numbers."""
+        """Start to search for new sentences."""
         self._steps = 0
         engine, numbers, texts = self._engine, list(sources), list(sources.values())
         with torch.inference_mode():
-            # A long one among many short ones is not a reason to pad them all.
+            # In batches, so that one long source does not pad all the others.
             for places in engine.batches(texts, self._beam):
                 src = engine.padded([texts[place] for place in places])
                 limits = engine.limits([texts[place] for place in places], self._max_extra_tokens)
@@ -255,19 +252,19 @@ class TorchSearch:
                 self._beams.add(engine.model.start(src), rows, engine.first_ids(limits), limits)
 
     def advance(self) -> Found:
-        """Take one step; return the sentences that are done by it."""
+        """Take one step; return the sentences that it finished."""
         self._steps += 1
         with torch.inference_mode():
             return self._beams.advance()
 
     def drop(self, numbers: Collection[int]) -> None:
-        """Give up some sentences."""
+        """Cancel some sentences."""
         with torch.inference_mode():
             self._beams.drop(numbers)
 
 
 def _padded(sequences: list[list[int]], device: torch.device) -> Tensor:
-    """Return sequences with their ends as rows of equal length."""
+    """Return sequences, each with eos, as rows of equal length."""
     return _rows([[*ids, Vocab.eos] for ids in sequences], device)
 
 

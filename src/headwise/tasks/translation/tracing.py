@@ -1,4 +1,4 @@
-"""Pairs of texts whose attention is looked at."""
+"""Pairs of texts with their attention weights."""
 
 from dataclasses import dataclass
 
@@ -15,18 +15,18 @@ class TracedPair:
     target: str
     source_tokens: tuple[str, ...]
     target_tokens: tuple[str, ...]
-    """Without the end of the sentence, which both have in the trace."""
+    """Without eos; the trace has it on both sides."""
     trace: Trace
 
 
 def traceable_ids(what: str, text: str, subwords: Subwords, longest: int) -> list[int]:
-    """Return the ids of a text whose attention is asked for, or say why it cannot be had."""
+    """Return the ids of a text to trace, or raise RequestError if it cannot be traced."""
     if not text.strip():
         raise RequestError(f"the {what} is empty: attention is between words")
-    # Half of a pair of surrogates is how a shell hands over bytes that are not text.
+    # Python passes bytes of an argument that are not UTF-8 as lone surrogates.
     if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in text):
-        raise RequestError(f"the {what} has a NUL character, or one that is no text, in it")
-    # The number of characters first: it bounds the work of encoding what is absurdly long.
+        raise RequestError(f"the {what} has a NUL character, or bytes that are not UTF-8, in it")
+    # Check the number of characters first: encoding an absurdly long text would take long.
     ids = subwords.encode(text.strip()) if len(text) <= 16 * longest else None
     if ids is None or len(ids) > longest:
         size = f"{len(text):,} characters" if ids is None else f"{len(ids):,} tokens"

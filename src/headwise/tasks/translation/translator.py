@@ -27,7 +27,7 @@ from headwise.tasks.translation.tracing import TracedPair, traceable_ids
 from headwise.tasks.translation.trained import TrainedModel, load_model
 
 _LONGEST_MINIMUM = 1_000_000
-"""More than any output has; far beyond it, numbers are too large for tensors."""
+"""More than any output has; far larger numbers overflow tensors."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,22 +36,22 @@ class Candidate:
 
     text: str
     score: float
-    """What candidates are compared by: the log-probability divided by the length penalty."""
+    """The log-probability divided by the length penalty; it ranks the candidates."""
     log_prob: float
-    """The natural logarithm of its probability, the end of the sentence included."""
+    """The natural logarithm of its probability, eos included."""
     tokens: tuple[str, ...]
     ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Translation:
-    """What became of one text: its candidates, best first, or parts that were translated alone."""
+    """The translation of one text: its candidates, best first, or its parts."""
 
     source: str
     candidates: tuple[Candidate, ...]
     source_tokens: tuple[str, ...] = ()
     parts: tuple["Translation", ...] = ()
-    """The sentences it was cut into, if it was; then its only candidate is theirs joined."""
+    """Its sentences, if it was split; then its only candidate is their joined translations."""
 
     @property
     def text(self) -> str:
@@ -65,7 +65,7 @@ class Translation:
 
 
 class Translator:
-    """Translate text with a trained run. Any number of threads may use one at a time or at once."""
+    """Translate text with a trained run. It is thread-safe."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class Translator:
         self._engine, self._source, self._target = engine, source, target
         self.config = config
         self.longest_source = longest_source
-        """Tokens of the longest source that training may have seen; longer ones are cut up."""
+        """Tokens of the longest source that training may have seen; longer ones are split."""
         self.name = name
         """Where the weights come from."""
 
@@ -96,7 +96,7 @@ class Translator:
     ) -> "Translator":
         """Load a run directory: its average, else its best checkpoint, else its last.
 
-        Overrides are [decode] settings such as "decode.stop=count", laid over the run's own.
+        Overrides are [decode] settings such as "decode.stop=count"; they replace the run's own.
         """
         directory = RunDirectory(Path(run))
         trained = load_model(directory, checkpoint)
@@ -117,7 +117,7 @@ class Translator:
         device: str = "cpu",
         batch_size: int | None = None,
     ) -> "Translator":
-        """Translate with a model that is loaded already."""
+        """Translate with a loaded model."""
         return cls(
             TorchEngine(trained.model.to(choose_device(device)), batch_size=batch_size),
             trained.source,
@@ -135,7 +135,7 @@ class Translator:
         nbest: int = 1,
         min_length: int = 0,
     ) -> SearchSettings:
-        """Return how the run's recipe searches, with what is changed for this call."""
+        """Return the run's search settings, with this call's changes."""
         decode = self.config.decode
         width = decode.beam if beam is None else beam
         if not (1 <= width <= WIDEST_BEAM and 1 <= nbest <= WIDEST_BEAM):
@@ -150,7 +150,7 @@ class Translator:
             beam=width,
             alpha=strength,
             penalty=decode.penalty,
-            # A beam of one is greedy search, as everyone means by it: it ends with its first end.
+            # A beam of one is greedy search: it stops at the first eos.
             stop=decode.stop if width > 1 else "count",
             nbest=nbest,
             min_length=min_length,
@@ -171,20 +171,20 @@ class Translator:
     ) -> list[Translation]:
         """Translate each text; results come in the order of the texts.
 
-        With `split` a text is a paragraph, whose sentences are translated one by one and joined.
-        So is any text that is longer than training may have seen. A text of nothing but white space
-        translates to nothing. With `sampling` the candidates are drawn at random; what is drawn
-        for a text depends on its number, counted from `first`. With `prefixes`, each translation
-        begins with the tokens of the text given for it, which may be empty.
+        With `split`, a text is a paragraph, whose sentences are translated one by one and joined;
+        so is any text that is longer than training may have seen. A text of white space only
+        translates to nothing. With `sampling`, candidates are drawn at random, keyed by the text's
+        number, counted from `first`. With `prefixes`, each translation begins with the tokens of
+        its prefix, which may be empty.
         """
         settings = self.settings(beam=beam, alpha=alpha, nbest=nbest, min_length=min_length)
         prepared = self.prepare(texts, split=split)
-        begun = None if prefixes is None else self._begun(prepared, prefixes)
+        prefix_ids = None if prefixes is None else self._prefix_ids(prepared, prefixes)
         if sampling is None:
             extra = self.config.decode.max_extra_tokens
-            found = self._engine.translate(prepared.sources, settings, extra, begun)
+            found = self._engine.translate(prepared.sources, settings, extra, prefix_ids)
             return self.finish(prepared, found)
-        if begun is not None:
+        if prefix_ids is not None:
             raise RequestError("a beginning can be forced when searching, not when sampling")
         if not isinstance(self._engine, Samples):
             raise RequestError("sampling needs the torch engine")
@@ -199,9 +199,9 @@ class Translator:
         return self.finish(prepared, drawn)
 
     def prepare(self, texts: Sequence[str], *, split: bool = False) -> Prepared:
-        """Cut texts into the sentences that are to be searched for: the first part of `translate`.
+        """Cut texts into sentences to translate: the first part of `translate`.
 
-        With `search` and `finish` a server does the same for the sentences of many at once.
+        With `search` and `finish`, a server does the same for the sentences of many requests.
         """
         return prepare(
             texts,
@@ -214,23 +214,23 @@ class Translator:
     def search(
         self, settings: SearchSettings, on_ready: Callable[[], None] = lambda: None
     ) -> OngoingSearch:
-        """Begin a search that sentences, given as ids, can be added to while it goes on.
+        """Start a search that sentences, given as ids, can be added to while it runs.
 
-        `on_ready` is called, from any thread, by a search that has become ready by itself.
+        A search that computes in the background calls `on_ready`, from any thread.
         """
         return self._engine.search(settings, self.config.decode.max_extra_tokens, on_ready)
 
     def finish(
         self, prepared: Prepared, found: Sequence[Sequence[Hypothesis]]
     ) -> list[Translation]:
-        """Make translations of what was found for the sources of prepared texts."""
+        """Make translations from the hypotheses of prepared texts."""
         hypotheses = iter(found)
         return [self._result(job, hypotheses) for job in prepared.jobs]
 
     def token_log_probs(self, translations: Sequence[Translation]) -> list[list[float]]:
-        """Return how probable each token of the best candidates was, and their ends, as logarithms.
+        """Return the log-probability of each token of the best candidates, and of their eos.
 
-        Of translations in parts there is none: ask for their parts.
+        It is empty for a translation in parts: pass the parts.
         """
         pairs = [
             (self._source.encode(each.source.strip()), list(each.candidates[0].ids))
@@ -267,8 +267,8 @@ class Translator:
     ) -> TracedPair:
         """Return the attention within a pair; without a target, that of the best translation.
 
-        A source or target that is given and has more than `most_tokens` is refused, as is one
-        longer than the model may have seen or would write.
+        A given source or target of more than `most_tokens` is refused, as is one longer than the
+        model may have seen or would write.
         """
         self._attending("attention")  # Before anything is computed.
         longest = min(self.longest_source, most_tokens)
@@ -282,7 +282,7 @@ class Translator:
         return self._traced(source, source_ids, target, target_ids)
 
     def trace_translation(self, translation: Translation) -> TracedPair:
-        """Return the attention within a sentence's best translation, token by token as it is."""
+        """Return the attention of a sentence and its best translation."""
         source_ids = self._source.encode(translation.source.strip())
         best = translation.candidates[0]
         return self._traced(translation.source, source_ids, best.text, list(best.ids))
@@ -300,7 +300,7 @@ class Translator:
 
     @property
     def is_free(self) -> bool:
-        """Whether a search that begins now is computed now."""
+        """Whether a new search would be computed at once, without waiting for another."""
         return self._engine.is_free
 
     def longest_output(self, source: Sequence[int]) -> int:
@@ -308,11 +308,11 @@ class Translator:
         return self.config.model.fitting(len(source) + self.config.decode.max_extra_tokens)
 
     def fits(self, text: str) -> bool:
-        """Return whether a text is short enough to be translated whole."""
+        """Return whether a text is short enough to be translated without splitting."""
         return len(self._source.encode(text)) <= self.longest_source
 
     def count_target_tokens(self, text: str) -> int:
-        """Count the tokens of a translation, the end of the sentence included."""
+        """Count the tokens of a translation, eos included."""
         return len(self._target.encode(text)) + 1
 
     @property
@@ -342,11 +342,11 @@ class Translator:
             raise RequestError(f"{what} needs the torch engine")
         return self._engine
 
-    def _begun(self, prepared: Prepared, prefixes: Sequence[str]) -> list[list[int]]:
-        """Return the ids that the translation of each source of the texts must begin with."""
+    def _prefix_ids(self, prepared: Prepared, prefixes: Sequence[str]) -> list[list[int]]:
+        """Return the ids of each source's prefix."""
         if len(prefixes) != len(prepared.jobs):
             raise RequestError(f"{len(prepared.jobs):,} texts but {len(prefixes):,} beginnings")
-        begun = []
+        found = []
         for job, prefix in zip(prepared.jobs, prefixes, strict=True):
             ids = self._target.encode(prefix.strip())
             if ids and (job.is_split or not job.parts):
@@ -358,8 +358,8 @@ class Translator:
                 raise RequestError(
                     f"a beginning of {len(ids):,} tokens is longer than its translation may become"
                 )
-            begun.append(ids)
-        return [begun[text] for text, _ in prepared.places]
+            found.append(ids)
+        return [found[text] for text, _ in prepared.places]
 
     def _translation(self, part: Part, hypotheses: Sequence[Hypothesis]) -> Translation:
         return Translation(
@@ -370,7 +370,7 @@ class Translator:
 
     def _candidate(self, hypothesis: Hypothesis) -> Candidate:
         ids = list(hypothesis.ids)
-        # Bytes may spell a line break; a translation is a line.
+        # Byte tokens may form a line break; a translation is one line.
         text = self._target.decode(ids).replace("\r", " ").replace("\n", " ")
         return Candidate(
             text=text,
@@ -403,7 +403,7 @@ class Translator:
 def join_alignments(
     parts: Sequence[Translation], links: Sequence[list[tuple[int, int]]]
 ) -> list[tuple[int, int]]:
-    """Put the alignment of a text together from those of its sentences."""
+    """Join the alignments of a text's sentences."""
     joined, source_start, target_start = [], 0, 0
     for part, pairs in zip(parts, links, strict=True):
         joined += [(s + source_start, t + target_start) for s, t in pairs]
@@ -413,9 +413,9 @@ def join_alignments(
 
 
 def join(parts: Sequence[Translation], rank: int = 0) -> str:
-    """Put a text together from its sentences' translations, each the best or one further down.
+    """Join the translations of a text's sentences: the best of each, or those of another rank.
 
-    What stood between the sentences stands between their translations, and lines stay lines.
+    White space between the sentences is kept, line breaks included.
     """
     pieces = []
     for part in parts:
