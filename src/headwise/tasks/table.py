@@ -1,9 +1,11 @@
 """Find a task by its name in the table of config.py."""
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headwise.config import task_row
+from headwise.config import AnyConfig, task_row
+from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
     from headwise.tasks.inputs import TaskInputs
@@ -20,6 +22,13 @@ def task_inputs(name: str) -> "TaskInputs":
     """Import the options of a task on the command line; this imports little."""
     inputs: TaskInputs = _load(task_row(name).inputs)
     return inputs
+
+
+def require_task(name: str, config: AnyConfig, run: Path) -> None:
+    """Raise ConfigError, naming the verb to use, unless a run is of a task."""
+    if config.task != name:
+        verb = task_row(config.task).verb
+        raise ConfigError(f"{run} is a run of {config.task}: use `headwise {verb} {run}`")
 
 
 def _load(place: str) -> Any:
