@@ -434,6 +434,10 @@ class TaskRow:
     decode: type[Section]
     module: str
     """The task as "module:object". It is imported when it is needed: most of it needs torch."""
+    verb: str
+    """The command that uses a trained run, as in `headwise translate`."""
+    assembly: Assembly
+    """What its models are built of."""
     inputs: str
     """Its options on the command line as "module:object", which must import quickly."""
     served: str = ""
@@ -459,6 +463,8 @@ TASKS: dict[str, TaskRow] = {
         data=DataConfig,
         decode=DecodeConfig,
         module="headwise.tasks.translation.task:TASK",
+        verb="translate",
+        assembly="seq2seq",
         inputs="headwise.tasks.translation.inputs:INPUTS",
         check=_check_translation,
     ),

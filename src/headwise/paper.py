@@ -8,7 +8,7 @@ what the paper says about them.
 from dataclasses import dataclass
 from typing import Any
 
-from headwise.config import Config, Vocab, toml_value
+from headwise.config import AnyConfig, Vocab, task_row, toml_value
 from headwise.recipes import load_recipe
 
 
@@ -79,6 +79,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
 )
 
 _SECTIONS = {
+    "task": "§1",
     "data.vocab_size": "§5.1",
     "data.joint": "§5.1",
     "data.subwords": "§5.1",
@@ -125,6 +126,7 @@ _SECTIONS = {
 
 
 _SAYS = {
+    "task": "translation, by an encoder and a decoder",
     "model.attention_bias": "biases, which Table 3's parameter counts need",
     "model.norm_epsilon": "no value, and the authors' code 1e-6",
     "model.scale_embeddings": "embeddings multiplied by sqrt(d_model)",
@@ -199,7 +201,7 @@ class Departure:
         return f"{self.key} = {toml_value(self.value)}, where {self.section} has {self.says}"
 
 
-def compare_with_paper(config: Config) -> tuple[Experiment, list[Departure]]:
+def compare_with_paper(config: AnyConfig) -> tuple[Experiment, list[Departure]]:
     """Find the paper's experiment that a config is, or is nearest to, and what differs from it.
 
     The nearest differs in the fewest settings; of several, the first. What is near none of them,
@@ -212,15 +214,15 @@ def compare_with_paper(config: Config) -> tuple[Experiment, list[Departure]]:
         departures = [
             Departure(key=key, value=ours[key], paper=theirs[key], section=section)
             for key, section in _SECTIONS.items()
-            if ours[key] != theirs[key]
+            if key in ours and ours[key] != theirs[key]
         ]
         compared.append((experiment, departures))
     nearest = min(compared, key=lambda pair: len(pair[1]))
     return nearest if len(nearest[1]) <= _NEAR else compared[0]
 
 
-def _settings(config: Config) -> dict[str, Any]:
-    """List the settings that the paper fixes, by key."""
+def _settings(config: AnyConfig) -> dict[str, Any]:
+    """List the settings that the paper fixes and the task has, by key."""
     settings = {
         f"{section}.{key}": value
         for section, table in config.to_dict().items()
@@ -230,12 +232,14 @@ def _settings(config: Config) -> dict[str, Any]:
     # Many small batches accumulated are the paper's one large batch.
     train = config.train
     settings["train.batch_tokens × accumulate"] = train.batch_tokens * train.accumulate
-    return {key: settings[key] for key in _SECTIONS}
+    settings["task"] = config.task
+    return {key: settings[key] for key in _SECTIONS if key in settings}
 
 
-def describe_size(config: Config) -> str:
+def describe_size(config: AnyConfig) -> str:
     """Say how many parameters a config has and, for a row of Table 3, how many are printed."""
-    count = config.model.count_parameters(Vocab.shared(config.data.vocab_size)) / 1e6
+    vocab, assembly = Vocab.shared(config.data.vocab_size), task_row(config.task).assembly
+    count = config.model.count_parameters(vocab, assembly) / 1e6
     experiment, departures = compare_with_paper(config)
     text = f"{count:.1f} million parameters"
     if departures or not experiment.recipe.startswith("table3-"):
@@ -244,7 +248,7 @@ def describe_size(config: Config) -> str:
     return f"{text}; {experiment.title}, for which the paper prints {printed}"
 
 
-def describe_departures(config: Config) -> str:
+def describe_departures(config: AnyConfig) -> str:
     """Say which experiment of the paper a config is or starts from, and every departure from it."""
     experiment, departures = compare_with_paper(config)
     if not departures:

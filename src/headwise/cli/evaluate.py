@@ -1,17 +1,19 @@
 """`headwise evaluate`: score runs on a test set."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headwise.cli.engine_options import engine_options
 from headwise.cli.output import show, show_json
-from headwise.cli.text_options import FILE, is_column
-from headwise.config import STRONGEST_PENALTY
+from headwise.cli.text_options import FILE, evaluation_options, is_column
+from headwise.config import STRONGEST_PENALTY, TASKS
+from headwise.tasks.table import task_inputs
 from headwise.visible import visible
 
 if TYPE_CHECKING:
+    from headwise.tasks.evaluation import EvaluationResult
     from headwise.workflows.evaluate import Evaluation
     from headwise.workflows.translators import EngineName, Quantization
 
@@ -49,6 +51,7 @@ def _columns(_: click.Context, __: click.Parameter, value: str) -> tuple[int, ..
     show_default=True,
     help="The TSV's source and references.",
 )
+@evaluation_options
 @click.option(
     "--language", help="Of the references, for the Moses tokenizer; default: the recipe's."
 )
@@ -80,8 +83,36 @@ def evaluate(
     quantization: "Quantization | None",
     output: Path | None,
     as_json: bool,
+    **files: Any,
 ) -> None:
-    """Translate a test set with one run or several, and score it."""
+    """Measure one run or several, all of one task, on a test set.
+
+    Translation runs translate it, and the translations are scored.
+    """
+    task = _task_of(runs)
+    given = {
+        "--src": source,
+        "--ref": references,
+        "--tsv": tsv,
+        "--language": language,
+        "--beam": beam,
+        "--alpha": alpha,
+        "--quantization": quantization,
+        "--output": output,
+    }
+    others = [flag for flag, value in given.items() if value not in (None, ())]
+    if task == "translation":
+        others = _given_files(files)
+    if others:
+        raise click.UsageError(f"{others[0]} is of another task: {visible(str(runs[0]))} is {task}")
+    if task != "translation":
+        result = _evaluate_files(task, runs, files, checkpoint, overrides)
+        if as_json:
+            show_json(result.to_dict())
+        else:
+            show(result.text())
+        return
+
     from headwise.cli.watch import watch
     from headwise.errors import RequestError
     from headwise.evaluation import read_corpus, read_tsv_corpus, refuse_nul
@@ -124,6 +155,47 @@ def evaluate(
         show_json(evaluation.to_dict())
     else:
         show(_text(evaluation))
+
+
+def _task_of(runs: tuple[Path, ...]) -> str:
+    """Return the task of all runs."""
+    from headwise.runs.directory import RunDirectory
+
+    first, *others = [RunDirectory(run).config().task for run in runs]
+    for run, task in zip(runs[1:], others, strict=True):
+        if task != first:
+            raise click.UsageError(f"{runs[0]} is {first} and {run} is {task}: evaluate them apart")
+    return first
+
+
+def _given_files(values: dict[str, Any]) -> list[str]:
+    """Return the flags of the options of other tasks that have a value."""
+    options = [option for task in TASKS for option in task_inputs(task).evaluation_options]
+    return [o.flag for o in options if values.get(o.name) not in (None, (), o.default)]
+
+
+def _evaluate_files(
+    task: str,
+    runs: tuple[Path, ...],
+    values: dict[str, Any],
+    checkpoint: str | None,
+    overrides: tuple[str, ...],
+) -> "EvaluationResult":
+    from headwise.cli.watch import watch
+    from headwise.tasks.evaluation import EvaluatesFiles
+    from headwise.tasks.table import load_task
+
+    found = load_task(task)
+    if not isinstance(found, EvaluatesFiles):
+        raise click.UsageError(f"runs of {task} cannot be evaluated on files")
+    with watch() as watcher:
+        return found.evaluate(
+            runs,
+            values,
+            checkpoint=checkpoint,
+            overrides=overrides,
+            on_progress=watcher.progress,
+        )
 
 
 def _text(evaluation: "Evaluation") -> str:

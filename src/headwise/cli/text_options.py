@@ -51,6 +51,14 @@ def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def evaluation_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a verb the options that name the files every task is evaluated on."""
+    by_name = {o.name: o for task in TASKS for o in task_inputs(task).evaluation_options}
+    for option in reversed([*map(_option, by_name.values())]):
+        command = option(command)
+    return command
+
+
 def _option(option: InputOption) -> Callable[..., Any]:
     if option.kind == "columns":
         return click.option(

@@ -2,17 +2,17 @@
 
 import json
 import os
-import signal
 import sys
 from contextlib import ExitStack
-from io import BufferedIOBase, BufferedReader, BytesIO
+from io import BufferedIOBase, BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from headwise.cli.engine_options import engine_options
 from headwise.cli.output import error_line, note
+from headwise.cli.streams import reader_is_gone, standard_input, standard_output, write_whole
 from headwise.cli.text_options import FILE
 from headwise.config import STRONGEST_PENALTY
 from headwise.errors import DataError
@@ -169,7 +169,10 @@ def translate(
         _require_another(target, source)
     with ExitStack() as stack:
         reading, name = _input(sentences, source)
-        writing = stack.enter_context(target.open("wb")) if target else _standard_output()
+        if target is None:
+            writing = standard_output("let it go somewhere, or to a file with --output FILE")
+        else:
+            writing = stack.enter_context(target.open("wb"))
         from headwise.cli.watch import watch
 
         reads_stdin = source is None and not sentences
@@ -185,14 +188,12 @@ def translate(
                 reading,
                 name,
                 lines_of,
-                lambda content: _write(writing, content),
+                lambda content: write_whole(writing, content),
                 lenient=lenient,
                 on_progress=on_progress,
             )
         except BrokenPipeError:
-            # The reader of our output has closed it. Python would try to flush the rest at exit.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise SystemExit(128 + signal.SIGPIPE) from None
+            raise reader_is_gone() from None
     if too_long:
         lines = "1 line was" if too_long == 1 else f"{too_long:,} lines were"
         error_line(
@@ -208,7 +209,7 @@ def _input(sentences: tuple[str, ...], source: Path | None) -> tuple[BufferedIOB
         return BytesIO(b"".join(lines)), "argument"
     if source is not None:
         return source.open("rb"), str(source)
-    return _standard_input(), "stdin"
+    return standard_input("give sentences, or a file with --input FILE"), "stdin"
 
 
 def _require_another(target: Path, source: Path | None) -> None:
@@ -220,37 +221,11 @@ def _require_another(target: Path, source: Path | None) -> None:
         raise DataError(f"{target}: is the input, too, and would be lost: name another file")
 
 
-def _standard_input() -> BufferedReader:
-    """Return stdin with a buffer of its own.
-
-    Python needs the buffer of `sys.stdin` when it exits, while the thread that reads may hold it.
-    """
-    if sys.stdin is None:
-        raise DataError("stdin is closed: give sentences, or a file with --input FILE")
-    return open(sys.stdin.fileno(), "rb", closefd=False)
-
-
-def _standard_output() -> BinaryIO:
-    if sys.stdout is None:
-        raise DataError("stdout is closed: let it go somewhere, or to a file with --output FILE")
-    return sys.stdout.buffer
-
-
 def _shows_progress(*, reads_stdin: bool, writes_stdout: bool) -> bool:
     """Return whether to show a progress bar: not where it would mix with lines on a terminal."""
     reads_terminal = reads_stdin and sys.stdin.isatty()
     writes_terminal = writes_stdout and sys.stdout.isatty()
     return sys.stderr.isatty() and not reads_terminal and not writes_terminal
-
-
-def _write(stream: BinaryIO, content: bytes) -> None:
-    """Write whole lines: signals are handled before or after."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        stream.write(content)
-        stream.flush()
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _line(

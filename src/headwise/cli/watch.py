@@ -50,7 +50,7 @@ class PlainWatch:
     def progress(self, what: str, done: int, of: int | None) -> None:
         """Print at most a line a minute."""
         if time.monotonic() - self._last_line > _SILENCE_SECONDS:
-            self.say(f"{what}: {done:,} pairs")
+            self.say(f"{what}: {done:,}")
 
     def say(self, line: str, is_warning: bool = False) -> None:
         """Print a line."""

@@ -7,19 +7,9 @@ A prepared directory is whole or not there at all:
     report.json                           what was read, mended, left out and why
 """
 
-import gc
 import json
-import os
-import signal
-import threading
-import time
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -27,9 +17,10 @@ import numpy as np
 from headwise.config import Config, DataConfig
 from headwise.data.encode import EncodedBlock, Encoder
 from headwise.data.fingerprints import Fingerprints
+from headwise.data.pool import in_processes
 from headwise.data.shards import Packed, ShardWriter
 from headwise.data.subwords import Subwords, sample_pairs
-from headwise.data.text import Block, LineReport, ParallelFiles, TsvFile, decode_block, read_blocks
+from headwise.data.text import LineReport, ParallelFiles, TsvFile, decode_block, read_blocks
 from headwise.data.tokenizer import save_subwords
 from headwise.errors import DataError
 from headwise.files import new_directory, write_file
@@ -41,9 +32,6 @@ Progress = Callable[[str, int, int | None], None]
 
 _PAIRS_FOR_ONE_PROCESS = 10_000
 """So many are encoded before other processes would have been started."""
-
-_BLOCKS_AHEAD = 4
-"""Blocks for each process that may be under way at once: the bound on memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -147,7 +135,7 @@ def _prepare_in(
         with ShardWriter(directory / "train", sizes) as train:
             seen = Fingerprints()
             on_progress("encoding", 0, counts.pairs)
-            for block in _encoded(encoder, text, processes):
+            for block in in_processes(encoder.encode, read_blocks(text), processes):
                 train_report.add(block.report)
                 on_progress("encoding", train_report.pairs, counts.pairs)
                 fresh = (
@@ -158,7 +146,7 @@ def _prepare_in(
                 train.add(fresh)
                 held_out.add(block.held_out)
         if valid is not None:
-            for block in _encoded(encoder, valid, processes):
+            for block in in_processes(encoder.encode, read_blocks(valid), processes):
                 valid_report.add(block.report)
                 held_out.add(block.train)
     if not len(train):
@@ -195,83 +183,6 @@ def _learn(sample: list[tuple[str, str]], data: DataConfig) -> tuple[Subwords, S
         return joint, joint
     source, target = (Subwords.learn((pair[side] for pair in sample), data) for side in range(2))
     return source, target
-
-
-def _encoded(encoder: Encoder, text: Text, processes: int) -> Iterator[EncodedBlock]:
-    """Encode a text's blocks in several processes, in order, with few of them under way."""
-    blocks = read_blocks(text)
-    if processes == 1:
-        yield from map(encoder.encode, blocks)
-        return
-    # Spawned, not forked: a fork copies locks that another thread may be holding.
-    with ProcessPoolExecutor(
-        processes, get_context("spawn"), initializer=_set_encoder, initargs=(encoder,)
-    ) as pool:
-        under_way: deque[Future[EncodedBlock]] = deque()
-        for block in blocks:
-            with _without_interrupts():
-                under_way.append(pool.submit(_encode, block))
-            if len(under_way) >= processes * _BLOCKS_AHEAD:
-                yield _result(under_way)
-        while under_way:
-            yield _result(under_way)
-
-
-def _result(under_way: "deque[Future[EncodedBlock]]") -> EncodedBlock:
-    try:
-        return under_way.popleft().result()
-    except BrokenProcessPool as error:
-        raise DataError(
-            "a process that encodes has ended: is there too little memory for --processes as many? "
-            "In a script of your own, call this under `if __name__ == '__main__':`"
-        ) from error
-
-
-@contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Start processes that never hear of Ctrl-C, from their first moment on.
-
-    It reaches every process of the terminal; the one that started the others answers it. What is
-    held back here comes at the end of the block; a process started in it holds it back for good.
-    The handler is held back, too: numpy's threads take signals that are blocked in this one.
-    """
-    came: list[int] = []
-    is_main = threading.current_thread() is threading.main_thread()
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    handler = (
-        signal.signal(signal.SIGINT, lambda number, _: came.append(number)) if is_main else None
-    )
-    try:
-        yield
-    finally:
-        if is_main:
-            signal.signal(signal.SIGINT, handler or signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-    if came:
-        signal.raise_signal(signal.SIGINT)
-
-
-_encoder: Encoder | None = None
-
-
-def _set_encoder(encoder: Encoder) -> None:
-    global _encoder
-    _encoder = encoder
-    threading.Thread(target=_end_with_parent, args=(os.getppid(),), daemon=True).start()
-    # Encoding makes lists by the thousand and no cycles: looking for some costs 7 % of its time.
-    gc.disable()
-
-
-def _end_with_parent(parent: int) -> None:
-    """End this process once its parent has gone without a word."""
-    while os.getppid() == parent:
-        time.sleep(1.0)
-    os._exit(1)
-
-
-def _encode(block: Block) -> EncodedBlock:
-    assert _encoder is not None
-    return _encoder.encode(block)
 
 
 def _without_seen(block: EncodedBlock, seen: Fingerprints, report: LineReport) -> dict[str, Packed]:

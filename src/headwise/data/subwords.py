@@ -6,12 +6,12 @@ Paper: §5.1, byte-pair encoding with a vocabulary that source and target share.
 import io
 import random
 import re
-from collections.abc import Iterable, Iterator
-from typing import Self
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Protocol, Self, TypeVar
 
 import sentencepiece
 
-from headwise.config import DataConfig, Vocab
+from headwise.config import Vocab
 from headwise.errors import DataError
 
 _LONGEST_LINE = 4000
@@ -19,7 +19,20 @@ _LONGEST_LINE = 4000
 
 
 _MOST_SAMPLED = 1 << 30
-"""Characters of the pairs that subwords are learned from, which are all kept in memory."""
+"""Characters of the text that subwords are learned from, which are all kept in memory."""
+
+
+class SubwordSettings(Protocol):
+    """What a config says about subwords; DataConfig describes these settings."""
+
+    @property
+    def vocab_size(self) -> int: ...
+    @property
+    def subwords(self) -> str: ...
+    @property
+    def byte_fallback(self) -> bool: ...
+    @property
+    def normalization(self) -> str: ...
 
 
 class Subwords:
@@ -45,8 +58,12 @@ class Subwords:
             )
 
     @classmethod
-    def learn(cls, lines: Iterable[str], data: DataConfig) -> Self:
+    def learn(
+        cls, lines: Iterable[str], data: SubwordSettings, *, symbols: Sequence[str] = ()
+    ) -> Self:
         """Learn a model of `data.vocab_size` entries; say what size the text allows if not that.
+
+        Each of `symbols` gets an entry of its own, whether or not it occurs in the lines.
 
         Paper: §5.1.
         """
@@ -66,6 +83,7 @@ class Subwords:
                 unk_id=Vocab.unk,
                 bos_id=Vocab.bos,
                 eos_id=Vocab.eos,
+                user_defined_symbols=list(symbols),
                 minloglevel=2,
             )
         except (RuntimeError, ValueError) as error:
@@ -102,34 +120,47 @@ class Subwords:
         text: str = self._processor.decode(ids)
         return text
 
+    def id_of(self, token: str) -> int:
+        """Return the id of a subword; that of unk if there is no such subword."""
+        number: int = self._processor.piece_to_id(token)
+        return number
+
     def tokens(self, ids: list[int]) -> list[str]:
         """Return the subword that each id stands for."""
         tokens: list[str] = self._processor.id_to_piece(ids)
         return tokens
 
 
-def sample_pairs(pairs: Iterable[tuple[str, str]], count: int, seed: int) -> list[tuple[str, str]]:
-    """Draw up to `count` pairs at random from any number of them, keeping no more than that.
+Texts = TypeVar("Texts", bound=tuple[str, ...])
 
-    The draw depends on the seed and on the pairs alone. A sample of more than _MOST_SAMPLED
+
+def sample_pairs(pairs: Iterable[tuple[str, str]], count: int, seed: int) -> list[tuple[str, str]]:
+    """Draw up to `count` pairs at random from any number of them, keeping no more than that."""
+    return sample_texts(pairs, count, seed, unit="pairs")
+
+
+def sample_texts(texts: Iterable[Texts], count: int, seed: int, *, unit: str) -> list[Texts]:
+    """Draw up to `count` texts, or tuples of texts, keeping no more than that in memory.
+
+    The draw depends on the seed and on the texts alone. A sample of more than _MOST_SAMPLED
     characters is a DataError.
     """
     generator = random.Random(f"subwords {seed}")  # noqa: S311 - a sample, not a secret
-    kept: list[tuple[str, str]] = []
+    kept: list[Texts] = []
     characters = 0
-    for index, pair in enumerate(pairs):
+    for index, text in enumerate(texts):
         if index < count:
-            kept.append(pair)
+            kept.append(text)
         elif (slot := generator.randrange(index + 1)) < count:
             characters -= sum(map(len, kept[slot]))
-            kept[slot] = pair
+            kept[slot] = text
         else:
             continue
-        characters += sum(map(len, pair))
+        characters += sum(map(len, text))
         if characters > _MOST_SAMPLED:
             raise DataError(
-                f"the pairs to learn subwords from have more than {_MOST_SAMPLED:,} characters "
-                f"(after {index + 1:,} pairs of text): lower data.sample_pairs, now {count:,}"
+                f"the {unit} to learn subwords from have more than {_MOST_SAMPLED:,} characters "
+                f"(after {index + 1:,} {unit} of text): lower data.sample_{unit}, now {count:,}"
             )
     return kept
 

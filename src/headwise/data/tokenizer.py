@@ -1,18 +1,21 @@
 """Subword models on disk: the folder `tokenizer` of prepared data and of a run.
 
-joint.model             or source.model and target.model
-manifest.json           the SHA-256 of each
+joint.model             or source.model and target.model; or one for each stream, by its name
+manifest.json           the SHA-256 of each; where streams have names, their kinds as well
 """
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from headwise.data.subwords import Subwords
 from headwise.errors import DataError
 from headwise.files import Folder, sync_directory, write_file
 
 MANIFEST = "manifest.json"
+SENTENCEPIECE = "sentencepiece"
 
 _MOST_MANIFEST_BYTES = 1 << 16
 _MOST_MODEL_BYTES = 32 << 20
@@ -21,15 +24,8 @@ _MOST_MODEL_BYTES = 32 << 20
 
 def save_subwords(directory: Path, source: Subwords, target: Subwords) -> None:
     """Write the folder `tokenizer` into a directory that is being made; one model may be both."""
-    folder = directory / "tokenizer"
-    folder.mkdir()
     models = {"joint": source} if source is target else {"source": source, "target": target}
-    digests = {}
-    for name, subwords in models.items():
-        write_file(folder / f"{name}.model", subwords.model)
-        digests[f"{name}.model"] = hashlib.sha256(subwords.model).hexdigest()
-    write_file(folder / MANIFEST, json.dumps({"sha256": digests}, indent=1).encode())
-    sync_directory(folder)
+    _save(directory, models, {})
 
 
 def copy_tokenizer(source: Folder, directory: Path) -> None:
@@ -56,15 +52,45 @@ def load_subwords(directory: Path | Folder) -> tuple[Subwords, Subwords]:
     """Load the source's and the target's subwords of a directory; they may be one."""
     folder = Folder.of(directory) / "tokenizer"
     digests = _digests(folder)
-    names = ["joint.model"] if "joint.model" in digests else ["source.model", "target.model"]
-    models = []
-    for name in names:
-        model = _read_model(folder, name, digests.get(name))
-        try:
-            models.append(Subwords(model))
-        except DataError as error:
-            raise DataError(f"{folder.path / name}: {error}") from error
+    names = ["joint"] if "joint.model" in digests else ["source", "target"]
+    models = [_load(folder, name, digests) for name in names]
     return models[0], models[-1]
+
+
+def save_streams(directory: Path, streams: Mapping[str, Subwords]) -> None:
+    """Write the folder `tokenizer` with a subword model for each stream, by its name."""
+    _save(directory, streams, {"streams": dict.fromkeys(streams, SENTENCEPIECE)})
+
+
+def load_stream(directory: Path | Folder, name: str) -> Subwords:
+    """Load the subwords of one stream."""
+    folder = Folder.of(directory) / "tokenizer"
+    manifest = _manifest(folder)
+    kind = _table(folder, manifest, "streams").get(name)
+    if kind != SENTENCEPIECE:
+        found = "no stream" if kind is None else f"another kind ({kind!r:.40}) of stream"
+        raise DataError(f"{folder.path / MANIFEST}: has {found} {name!r}")
+    return _load(folder, name, _table(folder, manifest, "sha256"))
+
+
+def _save(directory: Path, models: Mapping[str, Subwords], notes: dict[str, Any]) -> None:
+    folder = directory / "tokenizer"
+    folder.mkdir()
+    digests = {}
+    for name, subwords in models.items():
+        write_file(folder / f"{name}.model", subwords.model)
+        digests[f"{name}.model"] = hashlib.sha256(subwords.model).hexdigest()
+    write_file(folder / MANIFEST, json.dumps({**notes, "sha256": digests}, indent=1).encode())
+    sync_directory(folder)
+
+
+def _load(folder: Folder, name: str, digests: dict[str, Any]) -> Subwords:
+    file = f"{name}.model"
+    model = _read_model(folder, file, digests.get(file))
+    try:
+        return Subwords(model)
+    except DataError as error:
+        raise DataError(f"{folder.path / file}: {error}") from error
 
 
 def _read_model(folder: Folder, name: str, digest: str | None) -> bytes:
@@ -78,20 +104,26 @@ def _read_model(folder: Folder, name: str, digest: str | None) -> bytes:
     return model
 
 
-def _digests(folder: Folder) -> dict[str, str]:
+def _manifest(folder: Folder) -> Any:
     path = folder.path / MANIFEST
     try:
-        manifest = folder.read_json(MANIFEST, _MOST_MANIFEST_BYTES)
+        return folder.read_json(MANIFEST, _MOST_MANIFEST_BYTES)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise DataError(f"{path}: not a manifest: {error}") from error
-    digests = manifest.get("sha256") if isinstance(manifest, dict) else None
-    if not isinstance(digests, dict) or not all(map(_is_file_name, digests)):
-        raise DataError(f"{path}: not a manifest of subword models")
+
+
+def _table(folder: Folder, manifest: Any, key: str) -> dict[str, Any]:
+    table = manifest.get(key) if isinstance(manifest, dict) else None
+    if not isinstance(table, dict):
+        raise DataError(f"{folder.path / MANIFEST}: not a manifest of subword models")
+    return table
+
+
+def _digests(folder: Folder) -> dict[str, Any]:
+    """Return the digests of the tokenizer's files, which have plain names."""
+    digests = _table(folder, _manifest(folder), "sha256")
+    if not all(name.removesuffix(".model").isidentifier() for name in digests):
+        raise DataError(f"{folder.path / MANIFEST}: not a manifest of subword models")
     return digests
-
-
-def _is_file_name(name: str) -> bool:
-    """Return whether it is a plain name, of no other directory."""
-    return name.removesuffix(".model").isidentifier()

@@ -19,7 +19,7 @@ def check_batch(src: Tensor, tgt_in: Tensor, tgt_out: Tensor, vocab: Vocab) -> N
         ("tgt_out", tgt_out, vocab.target_size),
     )
     for name, ids, size in sides:
-        _check_side(name, ids, size, vocab)
+        check_ids(name, ids, size, vocab)
         if ids.shape[0] != src.shape[0]:
             raise DataError(f"{name} has {ids.shape[0]} rows and src {src.shape[0]}: pair them")
     if tgt_in.shape != tgt_out.shape or bool(
@@ -28,7 +28,8 @@ def check_batch(src: Tensor, tgt_in: Tensor, tgt_out: Tensor, vocab: Vocab) -> N
         raise DataError("tgt_in and tgt_out must pad the same positions: tgt_out is tgt_in shifted")
 
 
-def _check_side(name: str, ids: Tensor, size: int, vocab: Vocab) -> None:
+def check_ids(name: str, ids: Tensor, size: int, vocab: Vocab) -> None:
+    """Raise DataError unless ids are [rows, length], in range, and padded at their end only."""
     if ids.dim() != 2 or ids.is_floating_point() or ids.is_complex() or 0 in ids.shape:
         raise DataError(
             f"{name} must be integer ids of shape [rows, length] with neither 0, "

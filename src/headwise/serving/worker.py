@@ -22,7 +22,7 @@ import torch
 
 from headwise.config import ModelConfig, Vocab
 from headwise.decoding import Found, SearchSettings
-from headwise.model import Transformer
+from headwise.model.build import build_model
 from headwise.runs.tensors import read_tensors
 from headwise.serving import logs
 from headwise.serving.compute import lower_priority
@@ -197,7 +197,7 @@ class Worker:
 
     def _load(self, command: Load) -> None:
         weights = read_tensors(Path(f"/dev/fd/{command.weights}"))
-        model = Transformer(command.config, command.vocab)
+        model = build_model(command.config, command.vocab, "seq2seq")
         for name, parameter in model.named_parameters():
             parameter.data = weights[name]  # Mapped, not copied: all workers share the memory.
         self._engines[command.name] = TorchEngine(model)

@@ -34,6 +34,8 @@ class TaskInputs(Protocol):
     """Those of `headwise train` and `headwise prepare`."""
     needed: str
     """What a new run needs, and the options that name it."""
+    evaluation_options: tuple[InputOption, ...]
+    """Those of `headwise evaluate`, for a task that `EvaluatesFiles`."""
 
     def training(self, values: Mapping[str, Any]) -> "Source | None":
         """Return the files to train on that the options name, if they name any."""

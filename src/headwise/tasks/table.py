@@ -1,9 +1,10 @@
 """Find a task by its name in the table of config.py."""
 
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headwise.config import task_row
+from headwise.config import AnyConfig, task_row
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -29,6 +30,13 @@ def served_task(name: str) -> Any:
     if not place:
         raise ConfigError(f"runs of the task {name} cannot be served")
     return _load(place)
+
+
+def require_task(name: str, config: AnyConfig, run: Path) -> None:
+    """Raise ConfigError, naming the verb to use, unless a run is of a task."""
+    if config.task != name:
+        verb = task_row(config.task).verb
+        raise ConfigError(f"{run} is a run of {config.task}: use `headwise {verb} {run}`")
 
 
 def _load(place: str) -> Any:

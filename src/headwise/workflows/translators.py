@@ -12,6 +12,7 @@ from headwise.interop.ctranslate2.groups import GroupingEngine
 from headwise.interop.ctranslate2.spec import largest_file
 from headwise.recipes import search_as
 from headwise.runs.directory import RunDirectory
+from headwise.tasks.table import require_task
 from headwise.tasks.translation.translator import Translator
 
 EngineName = Literal["torch", "ctranslate2"]
@@ -34,6 +35,7 @@ def load_translator(
             run, checkpoint=checkpoint, device=device, batch_size=batch_size, overrides=overrides
         )
     directory = RunDirectory(run)
+    require_task("translation", directory.config(), run)
     kinds: tuple[Quantization, ...] = ("int8", "int16", "float32")
     wanted = kinds if quantization is None else (quantization,)
     exports = [export_directory(directory, kind) for kind in wanted]

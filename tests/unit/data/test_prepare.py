@@ -10,7 +10,7 @@ import pytest
 from headwise.config import Config
 from headwise.data import ParallelFiles, TokenShards, TsvFile, load_subwords, prepare
 from headwise.data import text as text_module
-from headwise.data.prepare import _without_interrupts
+from headwise.data.pool import without_interrupts
 from headwise.errors import DataError
 from headwise.recipes import load_recipe
 
@@ -165,7 +165,7 @@ def test_an_interrupt_is_held_back_until_processes_have_started() -> None:
     inside = []
 
     def start() -> None:
-        with _without_interrupts():
+        with without_interrupts():
             os.kill(os.getpid(), signal.SIGINT)
             time.sleep(0.05)  # Long enough for any thread to take it.
             inside.append("started")

@@ -36,6 +36,8 @@ class TranslationInputs:
         ),
     )
 
+    evaluation_options = ()  # Its own are those of cli/evaluate.py: it also chooses an engine.
+
     def training(self, values: Mapping[str, Any]) -> "Text | None":
         """Return the text that --src and --tgt, or --tsv, name."""
         return _text(values, "sources", "targets", "tsv", "--src, --tgt")

@@ -10,6 +10,7 @@ from headwise.model import Transformer
 from headwise.model.build import build_model
 from headwise.runs.directory import RunDirectory
 from headwise.runs.model import load_trained
+from headwise.tasks.table import require_task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,6 +28,7 @@ class TrainedModel:
 def load_model(run: RunDirectory, which: str | None = None) -> TrainedModel:
     """Load "averaged", "best", "last" or a step; by default the first of these that there is."""
     config = run.config()
+    require_task("translation", config, run.path)
     source, target = run.subwords()
     try:
         vocab = Vocab(source_size=len(source), target_size=len(target))
