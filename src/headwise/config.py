@@ -350,6 +350,13 @@ class DecodeConfig:
         require_at_most(self, STRONGEST_PENALTY, "alpha")
 
 
+@dataclass(frozen=True, kw_only=True)
+class NoDecodeConfig:
+    """The section of a task that searches for nothing."""
+
+    name: ClassVar[str] = "decode"
+
+
 class Section(Protocol):
     """A part of a config: a frozen dataclass that checks itself."""
 

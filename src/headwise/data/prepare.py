@@ -9,7 +9,7 @@ A prepared directory is whole or not there at all:
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -38,12 +38,12 @@ _PAIRS_FOR_ONE_PROCESS = 10_000
 class PreparedReport:
     """What became of every pair of the training text and of the validation text."""
 
-    train: LineReport
-    valid: LineReport
     train_pairs: int
     valid_pairs: int
     source_vocab: int
     target_vocab: int
+    train: LineReport = field(default_factory=LineReport)
+    valid: LineReport = field(default_factory=LineReport)
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as JSON can hold it."""

@@ -18,7 +18,7 @@ import json
 import os
 import shutil
 from bisect import bisect_right
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,6 +149,10 @@ class ShardWriter:
                 self._tokens[name] += end - start
             self._shards[-1] += take
             done += take
+
+    def add_example(self, streams: Mapping[str, Sequence[int]]) -> None:
+        """Append one sequence of ids to every stream."""
+        self.add({k: (np.array(ids), np.array([len(ids)])) for k, ids in streams.items()})
 
     def _start_shard(self) -> None:
         self._end_shard()

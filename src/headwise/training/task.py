@@ -3,11 +3,11 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
-from headwise.config import AnyConfig, Assembly, Vocab
+from headwise.config import AnyConfig, Vocab
 from headwise.data import TokenShards
 from headwise.data.batches import Batches, Field, Rows
 from headwise.files import Folder
@@ -67,8 +67,6 @@ class Task(Protocol):
     """The streams of an example. The last is what the model predicts."""
     unit: str
     """What an example is called, in the plural: "pairs", "blocks", ..."""
-    assembly: Assembly
-    """What model/build.py makes of the config."""
 
     def prepare(
         self,
@@ -86,16 +84,6 @@ class Task(Protocol):
 
         With `tokenizer_from`, another run's tokenizer is used instead of learning one.
         """
-        ...
-
-    def complete(
-        self, config: AnyConfig, source: Any | None, before: AnyConfig | None
-    ) -> AnyConfig:
-        """Fill in what the config leaves to the files, or to the run as it was made before."""
-        ...
-
-    def origin(self, train: TokenShards) -> dict[str, Any]:
-        """Return what origin.json is to say about the training data."""
         ...
 
     def vocab(self, config: AnyConfig, folder: Folder | None) -> Vocab:
@@ -126,4 +114,24 @@ class Task(Protocol):
 
     def evaluator(self, data: ValidationData, config: AnyConfig) -> Evaluator:
         """Return what measures the model on validation data."""
+        ...
+
+
+@runtime_checkable
+class CompletesConfig(Protocol):
+    """A task that fills in settings which the config leaves empty."""
+
+    def complete(
+        self, config: AnyConfig, source: Any | None, before: AnyConfig | None
+    ) -> AnyConfig:
+        """Fill them in from the files, or from the run as it was created before."""
+        ...
+
+
+@runtime_checkable
+class RecordsOrigin(Protocol):
+    """A task that stores facts about its training data in the run."""
+
+    def origin(self, train: TokenShards) -> dict[str, Any]:
+        """Return what origin.json is to say besides the names of the files."""
         ...

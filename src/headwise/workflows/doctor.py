@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from headwise.config import AnyConfig
+from headwise.config import AnyConfig, task_row
 from headwise.data import TokenShards
 from headwise.files import Folder
 from headwise.model.build import build_model
@@ -68,6 +68,7 @@ def diagnose(
     what training would meet.
     """
     place, task = choose_device(device), load_task(config.task)
+    assembly = task_row(config.task).assembly
     report, too_long, padding, epoch_tokens = None, 0, 0.0, None
     vocab = task.vocab(config, None)
     batch = None
@@ -91,7 +92,7 @@ def diagnose(
                 rows = batches.read(small_batch(batches))
                 batch = task.collate(rows, vocab, (config.train.seed, 0))
                 padding, epoch_tokens = batches.padding(), batches.target_tokens
-    model = build_model(config.model, vocab, task.assembly).to(place)
+    model = build_model(config.model, vocab, assembly).to(place)
     return Diagnosis(
         environment=describe(place, 1),
         available_mib=available_mib(place),
@@ -100,7 +101,7 @@ def diagnose(
         extras={
             extra: importlib.util.find_spec(module) is not None for extra, module in _EXTRAS.items()
         },
-        parameters=config.model.count_parameters(vocab, task.assembly),
+        parameters=config.model.count_parameters(vocab, assembly),
         estimate=estimate(
             task.objective(model, config),
             config,

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from headwise.config import AnyConfig, Vocab
+from headwise.config import AnyConfig, Assembly, Vocab, task_row
 from headwise.data import TokenShards
 from headwise.data.batches import Batches
 from headwise.data.shards import MANIFEST, MOST_MANIFEST_BYTES
@@ -22,7 +22,14 @@ from headwise.runs.checkpoints import choose
 from headwise.runs.directory import RunDirectory, differences
 from headwise.runs.weights import check_names
 from headwise.tasks.table import load_task, task_inputs
-from headwise.training.task import PreparedReport, Progress, Source, Task
+from headwise.training.task import (
+    CompletesConfig,
+    PreparedReport,
+    Progress,
+    RecordsOrigin,
+    Source,
+    Task,
+)
 
 _SHARDS = ("train", "valid")
 
@@ -52,6 +59,11 @@ class Run:
     vocab: Vocab
     data: Folder
     """Where the training data is."""
+
+    @property
+    def assembly(self) -> Assembly:
+        """What its model is built of."""
+        return task_row(self.task.name).assembly
 
     def shards(self, part: str) -> TokenShards:
         """Open the "train" or "valid" part of the data."""
@@ -134,11 +146,11 @@ def create(
             "data": None if inputs.data is None else str(inputs.data.resolve()),
             "data_sha256": fingerprint(prepared.path),
             "init_from": None if first is None else str(first.path.resolve()),
-            **task.origin(TokenShards(prepared / "train")),
+            **_origin(task, prepared),
         }
         write_file(temporary / "origin.json", json.dumps(origin, indent=1).encode())
         (temporary / "checkpoints").mkdir()
-        complete = task.complete(config, inputs.source, None)
+        complete = _completed(task, config, inputs.source, None)
         write_file(temporary / "config.toml", complete.to_toml().encode())
     return report
 
@@ -149,7 +161,7 @@ def check_same(run: RunDirectory, config: AnyConfig, task: Task, inputs: Inputs)
     if before.task != config.task:
         found = [f"task is {before.task!r} there and {config.task!r} here"]
     else:
-        found = differences(before, task.complete(config, None, before))
+        found = differences(before, _completed(task, config, None, before))
     origin = run.origin()
     for name, given in (("text", inputs.source), ("valid", inputs.valid)):
         if given is not None and given.describe() != origin.get(name):
@@ -204,8 +216,9 @@ def _check_trainable(
             f"none of {len(shards):,} {task.unit} fits a batch: raise train.batch_tokens, or "
             "model.max_positions where positions are learned"
         )
+    assembly = task_row(task.name).assembly
     with torch.device("meta"):
-        model = build_model(config.model, task.vocab(config, prepared), task.assembly)
+        model = build_model(config.model, task.vocab(config, prepared), assembly)
     if init_from is not None:
         chosen = choose(init_from)
         found = describe_weights(init_from.inside(chosen))
@@ -229,6 +242,18 @@ def _data_folder(run: RunDirectory, data: Path | None) -> Folder:
             f"{directory}: not the data that the run was made from: give it with --data"
         )
     return Folder.of(directory)
+
+
+def _completed(
+    task: Task, config: AnyConfig, source: Source | None, before: AnyConfig | None
+) -> AnyConfig:
+    return task.complete(config, source, before) if isinstance(task, CompletesConfig) else config
+
+
+def _origin(task: Task, prepared: Folder) -> dict[str, Any]:
+    if not isinstance(task, RecordsOrigin):
+        return {}
+    return task.origin(TokenShards(prepared / "train"))
 
 
 def _names(files: Any) -> str:

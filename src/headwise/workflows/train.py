@@ -155,7 +155,7 @@ def _loop(run: Run, world: World, tell: Callable[[Event], None]) -> TrainingLoop
         validation = Validation(valid_batches, collate(valid_batches), evaluator)
     else:
         tell(Note(text=f"there are no {task.unit} to validate on", is_warning=True))
-    check_last_checkpoint(directory, config.model.count_parameters(run.vocab, task.assembly))
+    check_last_checkpoint(directory, config.model.count_parameters(run.vocab, run.assembly))
     model = _new_model(run)
     objective = task.objective(model, config)
     training_set = TrainingSet(batches=batches, collate=collate(batches), unit=task.unit)
@@ -194,7 +194,7 @@ def _new_model(run: Run) -> nn.Module:
     """Draw the first weights, by the seed alone."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(keyed_seed("weights", run.config.train.seed))
-        return build_model(run.config.model, run.vocab, run.task.assembly)
+        return build_model(run.config.model, run.vocab, run.assembly)
 
 
 def _average(

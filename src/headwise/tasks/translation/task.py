@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from headwise.config import Assembly, Config, Vocab
+from headwise.config import Config, Vocab
 from headwise.data import ParallelFiles, Text, TokenShards, load_subwords, prepare
 from headwise.data.batches import Rows
 from headwise.data.pairs import PAIR_FIELDS, PairBatch, collate_pairs
@@ -30,7 +30,6 @@ class TranslationTask:
     name = "translation"
     fields = PAIR_FIELDS
     unit = "pairs"
-    assembly: Assembly = "seq2seq"
 
     def prepare(
         self,
