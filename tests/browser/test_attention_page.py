@@ -9,6 +9,7 @@ from headwise.inspect.attention import AttentionRecord, attention_record
 from headwise.inspect.attention_page import render_attention
 from headwise.tasks.translation.translator import Translator
 from tests.browser.conftest import OpenPage
+from tests.decoder_only import TextReader
 
 HOSTILE = "</script><img src=x onerror=alert(1)> <b>&amp; ${1} '\""
 
@@ -92,3 +93,48 @@ def test_pieces_of_a_word_are_shown_and_named_as_such(open_page: OpenPage, page_
     assert page.locator(".hw-habit").text_content() == (
         "Over the whole sentence, 64 % of its attention goes to the word just written."
     )
+
+
+def test_a_model_without_an_encoder_has_one_kind_and_no_choice_of_it(
+    open_page: OpenPage, tmp_path: Path
+) -> None:
+    record = attention_record(TextReader(), "an owl sat in an oak")
+    path = tmp_path / "page.html"
+    path.write_text(render_attention(record, "weights", {"kind": "cross", "layer": 1, "head": 2}))
+    page = open_page(path, width=400)
+    assert page.title() == "Attention: an owl sat in an oak"
+    assert page.locator(".hw-pair").text_content() == "an owl sat in an oak"
+    assert page.get_by_role("group", name="Kind of attention").count() == 0
+    assert page.get_by_role("radio", name="Layer").count() == 2
+    for name in ("Layer 2", "Head 3"):
+        assert page.get_by_role("radio", name=name).is_checked()
+    rows = page.locator(".hw-scroll tbody tr")
+    assert rows.count() == 7
+    titles = rows.nth(6).locator("td").evaluate_all("cells => cells.map((c) => Number(c.title))")
+    assert titles == record.decoder[1][2][6]
+    assert "looks back at the text so far" in page.locator(".hw-about").first.text_content()
+    page.get_by_role("radio", name="the end of the text").press("Space")
+    assert (
+        page.get_by_role("status")
+        .text_content()
+        .startswith("When it writes the end of the text, head 3 of layer 2 looks back most at")
+    )
+    assert page.locator(".hw-habit").text_content().startswith("Over the whole text, ")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 400
+
+
+def test_several_texts_without_a_source_are_chosen_by_themselves(
+    open_page: OpenPage, page_file: Path
+) -> None:
+    reader = TextReader()
+    records = [attention_record(reader, text).to_dict() for text in ("an owl sat", "in an oak")]
+    page = open_page(page_file)
+    page.evaluate(
+        f"HeadwiseExplorer.mount(document.getElementById('explorer'), {json.dumps(records)})"
+    )
+    assert not page.locator(".hw-pair").is_visible()
+    menu = page.get_by_label("Text", exact=True)
+    assert menu.locator("option").all_text_contents() == ["an owl sat", "in an oak"]
+    menu.select_option(index=1)
+    words = page.locator(".hw-rows .hw-token").all_text_contents()
+    assert words == ["in", "an", "oak", "‹end›"]

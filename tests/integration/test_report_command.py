@@ -12,8 +12,9 @@ import pytest
 from headwise import Translator
 from headwise.data import prepare
 from headwise.runs.directory import RunDirectory
+from headwise.tasks.translation.report import Sample, contents_of
 from headwise.workflows.evaluate import evaluate
-from headwise.workflows.report import Sample, write_report
+from headwise.workflows.report import write_report
 from headwise.workflows.train import train
 from tests.conftest import Headwise
 from tests.small_runs import small_config, write_text
@@ -111,27 +112,18 @@ def test_with_a_test_set_the_scores_are_those_of_evaluate(
 def test_what_is_given_is_what_is_written(run: Path, tmp_path: Path) -> None:
     translator = Translator.load(run)
     sample = Sample(source="ban", translation="kuti", references=("dora", "dati"))
-    path = write_report(
-        RunDirectory(run),
-        translator,
-        scores=None,
-        samples=[sample],
-        sentences=["ban kuti dora", "dati ban"],
+    directory = RunDirectory(run)
+    contents = contents_of(
+        directory, scores=None, samples=[sample], sentences=["ban kuti dora", "dati ban"]
     )
+    path = write_report(directory, translator, contents)
     assert path == run / "report.html"
     page = path.read_text("utf-8")
     assert "dora<br>dati" in page
     data = json.loads(page.partition('id="page-data">')[2].partition("</script>")[0])
     assert [record["source"] for record in data["records"]] == ["ban kuti dora", "dati ban"]
-    bare = write_report(
-        RunDirectory(run),
-        translator,
-        scores=None,
-        samples=[],
-        sentences=[],
-        about_samples="None.",
-        out=tmp_path / "bare.html",
-    )
+    contents = contents_of(directory, scores=None, samples=[], sentences=[], about_samples="None.")
+    bare = write_report(directory, translator, contents, out=tmp_path / "bare.html")
     assert "page-data" not in bare.read_text("utf-8")
     assert 'href="#attention"' not in bare.read_text("utf-8")
 
@@ -148,14 +140,15 @@ def test_hostile_text_stays_text_wherever_it_stands(run: Path) -> None:
     environment.write_text(environment.read_text("utf-8").replace('"cpu": "', f'"cpu": "{HOSTILE}'))
     translator = Translator.load(named)
     sample = Sample(source=HOSTILE, translation=HOSTILE, references=(HOSTILE,))
-    page = write_report(
-        RunDirectory(named),
-        translator,
+    directory = RunDirectory(named)
+    contents = contents_of(
+        directory,
         scores=None,
         samples=[sample],
         sentences=["ban kuti dora"],
         about_samples=HOSTILE,
-    ).read_text("utf-8")
+    )
+    page = write_report(directory, translator, contents).read_text("utf-8")
     found = _Text(page)
     assert "img" not in found.tags
     assert found.tags.count("script") == 2

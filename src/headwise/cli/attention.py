@@ -7,6 +7,7 @@ import click
 
 from headwise.cli.output import note
 from headwise.cli.text_options import FILE
+from headwise.config import task_row
 
 if TYPE_CHECKING:
     from headwise.inspect.attention import Kind
@@ -19,6 +20,8 @@ Examples:
                                      of a translation of your own
   headwise attention runs/ende "A dog runs ." --out dog.png
                                      a picture as in the paper's Figures 3 to 5
+  headwise attention runs/lm "Once upon a time" --out tale.html
+                                     within a text, for a language model
   headwise attention runs/ende "A dog runs ." --kind encoder --layer 5 \\
     --head 1 --head 2 --out dog.pdf
 
@@ -29,7 +32,7 @@ pip install 'headwise[plot]'.
 
 @click.command(epilog=EPILOG)
 @click.argument("run", type=FILE)
-@click.argument("source")
+@click.argument("text")
 @click.option("--target", help="A translation to show, instead of the model's own.")
 @click.option(
     "--out",
@@ -42,9 +45,8 @@ pip install 'headwise[plot]'.
 @click.option(
     "--kind",
     type=click.Choice(["cross", "encoder", "decoder"]),
-    default="cross",
-    show_default=True,
-    help="Translation to source, or self-attention of encoder or decoder.",
+    help="Translation to source, or self-attention of encoder or decoder; default: cross, or "
+    "decoder where there is no encoder.",
 )
 @click.option("--layer", type=int, help="Counted from 1; default: the last but one.")
 @click.option(
@@ -52,21 +54,25 @@ pip install 'headwise[plot]'.
 )
 def attention(
     run: Path,
-    source: str,
+    text: str,
     target: str | None,
     out: Path,
     checkpoint: str | None,
-    kind: "Kind",
+    kind: "Kind | None",
     layer: int | None,
     heads: tuple[int, ...],
 ) -> None:
-    """Show which words a model attends to, for a sentence and its translation."""
+    """Show which words a model attends to, in a text, or in a sentence and its translation."""
     from headwise.inspect.attention_file import write_attention
     from headwise.inspect.figures import kind_of
-    from headwise.tasks.translation.translator import Translator
+    from headwise.runs.directory import RunDirectory
+    from headwise.workflows.predictors import load_traceable
 
     kind_of(out)  # Before loading the model, which takes a while.
-    translator = Translator.load(run, checkpoint=checkpoint)
-    note(f"using {translator.name}")
-    write_attention(translator, source, out, target=target, kind=kind, layer=layer, heads=heads)
+    directory = RunDirectory(run)
+    if target is not None and task_row(directory.config().task).assembly == "decoder":
+        raise click.UsageError(f"--target needs a model with an encoder: {run} has none")
+    predictor = load_traceable(directory, checkpoint=checkpoint)
+    note(f"using {predictor.name}")
+    write_attention(predictor, text, out, target=target, kind=kind, layer=layer, heads=heads)
     note(f"wrote {out}")

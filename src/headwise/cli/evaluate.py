@@ -7,9 +7,8 @@ import click
 
 from headwise.cli.engine_options import engine_options
 from headwise.cli.output import show, show_json
-from headwise.cli.text_options import FILE, evaluation_options, is_column
-from headwise.config import STRONGEST_PENALTY, TASKS
-from headwise.tasks.table import task_inputs
+from headwise.cli.text_options import FILE, evaluation_options, given_flags, is_column
+from headwise.config import STRONGEST_PENALTY
 from headwise.visible import visible
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def evaluate(
     }
     others = [flag for flag, value in given.items() if value not in (None, ())]
     if task == "translation":
-        others = _given_files(files)
+        others = given_flags(files, but=task)
     if others:
         raise click.UsageError(f"{others[0]} is of another task: {visible(str(runs[0]))} is {task}")
     if task != "translation":
@@ -166,12 +165,6 @@ def _task_of(runs: tuple[Path, ...]) -> str:
         if task != first:
             raise click.UsageError(f"{runs[0]} is {first} and {run} is {task}: evaluate them apart")
     return first
-
-
-def _given_files(values: dict[str, Any]) -> list[str]:
-    """Return the flags of the options of other tasks that have a value."""
-    options = [option for task in TASKS for option in task_inputs(task).evaluation_options]
-    return [o.flag for o in options if values.get(o.name) not in (None, (), o.default)]
 
 
 def _evaluate_files(

@@ -1,11 +1,13 @@
 """`headwise report`: a run's results on one page."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from headwise.cli.output import note
-from headwise.cli.text_options import FILE
+from headwise.cli.text_options import FILE, evaluation_options, given_flags
+from headwise.visible import visible
 
 EPILOG = """\b
 Examples:
@@ -23,6 +25,7 @@ The page is self-contained: it can be sent, archived and opened offline.
 @click.argument("run", type=FILE)
 @click.option("--src", "source", type=FILE, help="The source text of a test set to score.")
 @click.option("--ref", "references", type=FILE, multiple=True, help="A reference; repeatable.")
+@evaluation_options
 @click.option("--checkpoint", help="averaged, best, last or a step; by default in that order.")
 @click.option(
     "--out", metavar="FILE", type=FILE, help="The page to write; default: RUN/report.html."
@@ -33,25 +36,32 @@ def report(
     references: tuple[Path, ...],
     checkpoint: str | None,
     out: Path | None,
+    **files: Any,
 ) -> None:
-    """Write a page that shows a run: score, samples, attention, curves, recipe."""
+    """Write a page that shows a run: score, samples, attention, curves, recipe.
+
+    The options of a test set are those of `headwise evaluate` for the run's task.
+    """
     if (source is None) != (not references):
         raise click.UsageError("a test set is --src and at least one --ref: give both, or neither")
 
     from headwise.cli.watch import watch
-    from headwise.evaluation import read_corpus, refuse_nul
     from headwise.runs.directory import RunDirectory
-    from headwise.tasks.translation.translator import Translator
+    from headwise.workflows.predictors import load_predictor
     from headwise.workflows.report import report as report_run
 
-    test = None
-    if source is not None:
-        test = read_corpus(source, references)
-        refuse_nul(test[0], source)
-    translator = Translator.load(run, checkpoint=checkpoint)
-    note(f"using {translator.name}")
+    directory = RunDirectory(run)
+    task = directory.config().task
+    others = given_flags(files, but=task)
+    if task != "translation" and source is not None:
+        others.append("--src")
+    if others:
+        raise click.UsageError(f"{others[0]} is of another task: {visible(str(run))} is {task}")
+    predictor = load_predictor(directory, checkpoint=checkpoint)
+    note(f"using {predictor.name}")
+    values = {"source": source, "references": references, **files}
     with watch() as watcher:
         path = report_run(
-            RunDirectory(run), translator, test=test, out=out, on_progress=watcher.progress
+            directory, predictor, values=values, out=out, on_progress=watcher.progress
         )
     note(f"wrote {path}")

@@ -59,6 +59,14 @@ def evaluation_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def given_flags(values: Mapping[str, Any], *, but: str) -> list[str]:
+    """Return the flags of those `evaluation_options` that have a value and are not one task's."""
+    own = {option.flag for option in task_inputs(but).evaluation_options}
+    options = [option for task in TASKS for option in task_inputs(task).evaluation_options]
+    given = [o.flag for o in options if values.get(o.name) not in (None, (), o.default)]
+    return [flag for flag in given if flag not in own]
+
+
 def _option(option: InputOption) -> Callable[..., Any]:
     if option.kind == "columns":
         return click.option(

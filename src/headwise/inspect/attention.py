@@ -1,4 +1,4 @@
-"""Every attention weight of a sentence and its translation, as data for a page or a picture.
+"""Every attention weight of a text, or of a pair of texts, as data for a page or a picture.
 
 The server sends the same record; its format is public:
 
@@ -10,6 +10,8 @@ The server sends the same record; its format is public:
     decoder             [layer][head][T][T]
     cross               [layer][head][T][S]
 
+A model without an encoder, such as a language model, has no source: `source`, `source_tokens`,
+`encoder` and `cross` are empty, and the target is the text that it reads.
 A token begins with a space where a word begins; bytes are shown as the character they form.
 """
 
@@ -18,13 +20,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, get_args, runtime_checkable
 
 from torch import Tensor
 
 from headwise.model import Trace
-from headwise.tasks.translation.tracing import TracedPair
-from headwise.tasks.translation.translator import Translator
+from headwise.tasks.tracing import TracedPair
 from headwise.visible import visible
 
 Kind = Literal["cross", "encoder", "decoder"]
@@ -40,9 +41,27 @@ _UNKNOWN = "<unk>"
 _BYTE = re.compile(r"<0x([0-9A-F]{2})>")
 
 
+@runtime_checkable
+class Traceable(Protocol):
+    """A predictor that shows its attention."""
+
+    @property
+    def name(self) -> str:
+        """Where the weights come from."""
+        ...
+
+    def trace(self, source: str, target: str | None = None, *, most_tokens: int) -> TracedPair:
+        """Return the attention within a text, and its target where the model has an encoder.
+
+        Without a target, that is the model's own output; a model without an encoder takes none.
+        A text of more than `most_tokens`, or one that cannot be encoded, is a RequestError.
+        """
+        ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class AttentionRecord:
-    """A pair of sentences and every attention weight between their tokens."""
+    """A text or a pair of texts, and every attention weight between their tokens."""
 
     source: str
     target: str
@@ -52,6 +71,16 @@ class AttentionRecord:
     encoder: Weights
     decoder: Weights
     cross: Weights
+
+    @property
+    def text(self) -> str:
+        """What the model was given."""
+        return self.source or self.target
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of attention that the model has; the first is the one to show first."""
+        return tuple(kind for kind in get_args(Kind) if self.weights(kind))
 
     def weights(self, kind: Kind) -> Weights:
         """Return the weights of one kind of attention."""
@@ -70,15 +99,13 @@ class AttentionRecord:
         return dict(vars(self))  # Not asdict, which would copy every number.
 
 
-def attention_record(
-    translator: Translator, source: str, target: str | None = None
-) -> AttentionRecord:
-    """Trace a source and its best translation, or the target given."""
-    return record_of(translator.trace(source, target, most_tokens=MOST_TOKENS))
+def attention_record(predictor: Traceable, text: str, target: str | None = None) -> AttentionRecord:
+    """Trace a text; where the model has an encoder, with its own output or the target given."""
+    return record_of(predictor.trace(text, target, most_tokens=MOST_TOKENS))
 
 
 def record_of(pair: TracedPair) -> AttentionRecord:
-    """Turn a traced pair into a record with readable tokens."""
+    """Turn a traced pair, or a traced text, into a record with readable tokens."""
     weights: dict[str, Weights] = {
         kind: list(map(layer_weights, layers)) for kind, layers in _layers(pair.trace).items()
     }
@@ -116,10 +143,11 @@ def _layers(trace: Trace) -> dict[Kind, list[Tensor]]:
 
 def _texts(pair: TracedPair) -> dict[str, Any]:
     target_tokens = readable(pair.target_tokens)
+    has_source = bool(pair.trace.encoder.self_attention)
     return {
         "source": pair.source,
         "target": pair.target,
-        "source_tokens": (*readable(pair.source_tokens), END),
+        "source_tokens": (*readable(pair.source_tokens), END) if has_source else (),
         "input_tokens": (BEGIN, *target_tokens),
         "output_tokens": (*target_tokens, END),
     }

@@ -34,7 +34,7 @@ def explorer_data(records: Sequence[AttentionRecord], choice: Choice) -> dict[st
 
 
 def render_attention(record: AttentionRecord, weights: str, choice: Choice) -> str:
-    """Return the explorer of one sentence as an HTML document; `weights` names the checkpoint."""
+    """Return the explorer of one record as an HTML document; `weights` names the checkpoint."""
     body = f"""<h1>Where the model looks</h1>
 <p class="lead">Attention is how a Transformer relates words: each word looks at others, and the
 numbers say how much. Choose a word to see. The weights are those of {escape(weights)}.</p>
@@ -42,7 +42,7 @@ numbers say how much. Choose a word to see. The weights are those of {escape(wei
 {EXPLORER}
 </div>"""
     return render_document(
-        title=f"Attention: {record.source}",
+        title=f"Attention: {record.text}",
         body=body,
         style=STYLE + explorer_style(),
         script=explorer_script() + EXPLORER_START,

@@ -1,22 +1,22 @@
 """A run's report as a self-contained page: score, samples, attention, curves, recipe."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from headwise import __version__
-from headwise.config import Config, toml_value
+from headwise.config import AnyConfig, toml_value
 from headwise.durations import duration
-from headwise.evaluation import Interval, Scores
 from headwise.inspect.attention import AttentionRecord
 from headwise.inspect.attention_page import EXPLORER, EXPLORER_START, explorer_data
 from headwise.inspect.curves import Curves
 from headwise.inspect.curves_page import CHART_STYLE, chart_svg, explanation
 from headwise.inspect.document import STYLE, render_document
 from headwise.inspect.explorer_files import explorer_script, explorer_style
-from headwise.languages import language_name
 from headwise.paper import compare_with_paper
+from headwise.tasks.report import Cell, Contents, Figure
 
 _STYLE = """
 nav { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; margin-top: 1rem; }
@@ -61,7 +61,8 @@ pre { margin: .5rem 0 0; padding: .75rem 1rem; border: 1px solid var(--line); bo
   grid-template-columns: minmax(0, 1fr); }
 .steps p { margin: 0; }
 footer { margin-top: 1.5rem; color: var(--dim); font-size: .9rem; }
-@media (min-width: 50rem) { .samples dl { grid-template-columns: repeat(3, minmax(0, 1fr)); }
+@media (min-width: 50rem) {
+  .samples dl { grid-auto-flow: column; grid-auto-columns: minmax(0, 1fr); }
   /* Side by side, the first says it for all; screen readers still hear it. */
   .samples li + li dt { position: absolute; width: 1px; height: 1px; overflow: hidden;
     clip-path: inset(50%); } }
@@ -75,6 +76,8 @@ footer { margin-top: 1.5rem; color: var(--dim); font-size: .9rem; }
 @media (max-width: 40rem) { .facts { grid-template-columns: repeat(2, minmax(0, 1fr)); }
   .facts .first { grid-column: 1 / -1; } }
 """
+
+_CODE = re.compile("`([^`]+)`")
 
 _ENVIRONMENT = {
     "cpu": "Processor",
@@ -92,49 +95,33 @@ _ENVIRONMENT = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sample:
-    """A sentence, our translation and the translations it is compared with."""
-
-    source: str
-    translation: str
-    references: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True)
 class Report:
-    """The contents of a report; None, or empty, where unknown."""
+    """All that the page shows; None, or empty, where unknown."""
 
     name: str
     """The run's."""
-    config: Config
+    config: AnyConfig
     weights: str
     """The checkpoint, or average of several, that was used."""
     parameters: int
-    train_pairs: int | None
-    scores: Scores | None
-    perplexity: float | None
-    sentences_per_second: float | None
-    samples: Sequence[Sample]
-    about_samples: str
-    """Where the samples are from, in a sentence."""
+    contents: Contents
+    """What its task says about it."""
     records: Sequence[AttentionRecord]
     curves: Curves | None
     sessions: Sequence[Mapping[str, Any]]
     """What each session of training ran on."""
-    commands: Sequence[tuple[str, str]]
-    """What to do next: why, and the command."""
 
 
 def render_report(report: Report) -> str:
     """Return the report as an HTML document."""
     sections = {
-        "score": ("Score", _score(report)),
-        "examples": ("Examples", _samples(report)),
+        "score": ("Score", _scores(report.contents)),
+        "examples": ("Examples", _samples(report.contents)),
         "attention": ("Attention", _attention(report)),
         "curves": ("Curves", _curves(report)),
         "recipe": ("Recipe", _recipe(report.config)),
         "machine": ("Machine", _machine(report.sessions)),
-        "next": ("How to go on", _commands(report.commands)),
+        "next": ("How to go on", _commands(report.contents.commands)),
     }
     shown = {key: section for key, section in sections.items() if section[1]}
     links = "".join(f'<a href="#{key}">{title}</a>' for key, (title, _) in shown.items())
@@ -161,104 +148,90 @@ def render_report(report: Report) -> str:
 
 
 def _title(report: Report) -> str:
-    languages = _languages(report.config)
-    return report.name if languages is None else f"{languages[0]} to {languages[1]}"
-
-
-def _languages(config: Config) -> tuple[str, str] | None:
-    source, target = config.data.source_language, config.data.target_language
-    return (language_name(source), language_name(target)) if source and target else None
+    return report.contents.title or report.name
 
 
 def _lead(report: Report) -> str:
     """Describe the run in a sentence."""
-    languages = _languages(report.config)
-    what = "text to text" if languages is None else f"{languages[0]} to {languages[1]}"
-    parts = [f"A Transformer of {_millions(report.parameters)} parameters that translates {what}"]
+    contents = report.contents
+    parts = [f"A Transformer of {_millions(report.parameters)} parameters that {contents.does}"]
     if report.curves is not None and report.curves.runs[0].minutes is not None:
         parts.append(f"trained for {duration(60 * report.curves.runs[0].minutes)}")
-    if report.train_pairs is not None:
-        parts.append(f"on {report.train_pairs:,} pairs of sentences")
+    if contents.trained_on is not None:
+        count, unit = contents.trained_on
+        parts.append(f"on {count:,} {unit}")
     if len(parts) == 1:
         return f"{parts[0]}."
     return f"{parts[0]}, {' '.join(parts[1:])}."
 
 
-def _key_figures(report: Report) -> list[tuple[str, str, str]]:
-    figures = [("Parameters", _millions(report.parameters), "")]
+def _key_figures(report: Report) -> list[Figure]:
+    figures = [Figure(name="Parameters", value=_millions(report.parameters))]
     if report.curves is not None:
         run = report.curves.runs[0]
         if run.minutes is not None:
-            figures.append(("Training", duration(60 * run.minutes), f"{run.step:,} updates"))
+            updates = f"{run.step:,} updates"
+            figures.append(Figure(name="Training", value=duration(60 * run.minutes), more=updates))
         if run.speed is not None:
-            figures.append(("Speed in training", f"{run.speed:,.0f}", "target tokens a second"))
+            speed = f"{run.speed:,.0f}"
+            figures.append(
+                Figure(name="Speed in training", value=speed, more="target tokens a second")
+            )
         if run.best_perplexity is not None:
             figures.append(
-                ("Validation perplexity", f"{run.best_perplexity:.2f}", f"step {run.best_step:,}")
+                Figure(
+                    name="Validation perplexity",
+                    value=f"{run.best_perplexity:.2f}",
+                    more=f"step {run.best_step:,}",
+                )
             )
-    if report.train_pairs is not None:
-        figures.append(("Trained on", f"{report.train_pairs:,}", "pairs of sentences"))
+    if report.contents.trained_on is not None:
+        count, unit = report.contents.trained_on
+        figures.append(Figure(name="Trained on", value=f"{count:,}", more=unit))
     return figures
 
 
-def _facts(figures: Sequence[tuple[str, str, str]], *, first: bool = False) -> str:
+def _facts(figures: Sequence[Figure], *, first: bool = False) -> str:
     items = []
-    for place, (name, value, more) in enumerate(figures):
+    for place, figure in enumerate(figures):
         kind = ' class="first"' if first and place == 0 else ""
-        small = f"<small>{escape(more)}</small>" if more else ""
-        items.append(f"<div{kind}><dt>{escape(name)}</dt><dd>{escape(value)}{small}</dd></div>")
+        small = f"<small>{escape(figure.more)}</small>" if figure.more else ""
+        name, value = escape(figure.name), escape(figure.value)
+        items.append(f"<div{kind}><dt>{name}</dt><dd>{value}{small}</dd></div>")
     return f'<dl class="facts">{"".join(items)}</dl>'
 
 
-def _score(report: Report) -> str:
-    scores = report.scores
-    if scores is None:
-        return """<p>Not scored yet. <code>headwise report</code> with <code>--src</code> and
-<code>--ref</code>, a test set and its translations, adds BLEU and chrF.</p>"""
-    figures = [
-        ("BLEU", f"{scores.bleu.value:.1f}", _interval(scores.bleu.interval)),
-        ("chrF", f"{scores.chrf.value:.1f}", _interval(scores.chrf.interval)),
-    ]
-    if report.perplexity is not None:
-        figures.append(("Perplexity", f"{report.perplexity:.2f}", "a token"))
-    if report.sentences_per_second is not None:
-        figures.append(("Translating", f"{report.sentences_per_second:.0f}", "sentences a second"))
-    count = scores.references
-    references = "one reference" if count == 1 else f"up to {count} references"
-    notes = "".join(f'<p class="note">Note: {escape(note)}.</p>\n' for note in scores.notes)
-    return f"""<p>On {scores.sentences:,} sentences with {references} each. BLEU compares words and
-runs of words with the references, chrF runs of letters; both go up to 100.</p>
-{_facts(figures, first=True)}
-<p class="note">BLEU <code>{escape(scores.bleu.signature)}</code></p>
-<p class="note">chrF <code>{escape(scores.chrf.signature)}</code></p>
-{notes}"""
-
-
-def _interval(interval: Interval | None) -> str:
-    if interval is None:
+def _scores(contents: Contents) -> str:
+    if not contents.about_scores and not contents.scores:
         return ""
-    low, high = interval.mean - interval.margin, interval.mean + interval.margin
-    return f"95 % sure: {low:.1f} to {high:.1f}"
+    about = f"<p>{_prose(contents.about_scores)}</p>"
+    notes = "\n".join(f'<p class="note">{_prose(note)}</p>' for note in contents.notes)
+    figures = _facts(contents.scores, first=True) if contents.scores else ""
+    return "\n".join(part for part in (about, figures, notes) if part)
 
 
-def _samples(report: Report) -> str:
-    if not report.samples:
-        return f"<p>{escape(report.about_samples)}</p>"
-    data = report.config.data
-    source, target = language_name(data.source_language), language_name(data.target_language)
-    items = []
-    for sample in report.samples:
-        references = "<br>".join(escape(reference) for reference in sample.references)
-        items.append(
-            f"<li><dl><div><dt>{escape(source or 'Source')}</dt>"
-            f"<dd{_lang(data.source_language)}>{escape(sample.source)}</dd></div>"
-            f'<div class="ours"><dt>{escape(target or "Target")}, translated</dt>'
-            f"<dd{_lang(data.target_language)}>{escape(sample.translation) or '–'}</dd></div>"
-            f"<div><dt>Reference</dt>"
-            f"<dd{_lang(data.target_language)}>{references or '–'}</dd></div></dl></li>"
-        )
-    listed = "\n".join(items)
-    return f'<p>{escape(report.about_samples)}</p>\n<ol class="samples">\n{listed}\n</ol>'
+def _prose(text: str) -> str:
+    """Escape a text, and set what stands between backticks as code."""
+    return _CODE.sub(r"<code>\1</code>", escape(text))
+
+
+def _samples(contents: Contents) -> str:
+    about = f"<p>{escape(contents.about_samples)}</p>" if contents.about_samples else ""
+    if not contents.samples:
+        return about
+    items = "\n".join(
+        f"<li><dl>{''.join(map(_cell, sample))}</dl></li>" for sample in contents.samples
+    )
+    return f'{about}\n<ol class="samples">\n{items}\n</ol>'
+
+
+def _cell(cell: Cell) -> str:
+    kind = ' class="ours"' if cell.is_output else ""
+    text = "<br>".join(escape(line) for line in cell.text.split("\n"))
+    return (
+        f"<div{kind}><dt>{escape(cell.label)}</dt>"
+        f"<dd{_lang(cell.language)}>{text or '–'}</dd></div>"
+    )
 
 
 def _lang(code: str) -> str:
@@ -286,7 +259,7 @@ def _curves(report: Report) -> str:
     return f'<div class="charts run-0">\n{charts}\n</div>'
 
 
-def _recipe(config: Config) -> str:
+def _recipe(config: AnyConfig) -> str:
     experiment, departures = compare_with_paper(config)
     if departures:
         count = "1 setting" if len(departures) == 1 else f"{len(departures)} settings"
@@ -319,14 +292,10 @@ def _machine(sessions: Sequence[Mapping[str, Any]]) -> str:
     if not sessions:
         return ""
     last = sessions[-1]
-    figures = [
-        (name, str(last[key]), "")
+    rows = "\n".join(
+        f'<tr><th scope="row">{escape(name)}</th><td>{escape(str(last[key]))}</td></tr>'
         for key, name in _ENVIRONMENT.items()
         if last.get(key) is not None
-    ]
-    rows = "\n".join(
-        f'<tr><th scope="row">{escape(name)}</th><td>{escape(value)}</td></tr>'
-        for name, value, _ in figures
     )
     about = (
         ""

@@ -22,13 +22,14 @@ from headwise.runs.checkpoint import read_state
 from headwise.runs.directory import RunDirectory
 from headwise.runs.state import TrainingState
 from headwise.tasks.table import load_task
+from headwise.tasks.translation.report import UNSEEN, Sample, contents_of
+from headwise.tasks.translation.scores import RunScores, evaluate_translator
 from headwise.tasks.translation.translator import Translator
 from headwise.training.events import Event
 from headwise.training.stops import limit_reached
 from headwise.workflows.demo_tasks import TASKS, DemoTask, TaskName
 from headwise.workflows.demo_text import DemoText, get_text
-from headwise.workflows.evaluate import RunScores, evaluate_translator
-from headwise.workflows.report import UNSEEN, Sample, write_report
+from headwise.workflows.report import write_report
 from headwise.workflows.runs import Inputs, check_same
 from headwise.workflows.train import train
 
@@ -140,24 +141,24 @@ def evaluate_demo(training: DemoTraining, *, on_progress: Progress = lambda *_: 
         )
     ]
     exact = sum(sample.translation in sample.references for sample in samples) / len(samples)
+    contents = contents_of(
+        training.run,
+        scores=scores,
+        samples=samples[:SAMPLES],
+        sentences=[
+            sentence
+            for sentence in (*training.text.task.examples, *_short(samples))
+            if translator.fits(sentence)
+        ],
+        about_samples=" ".join((UNSEEN, _sentence(training.text.task.credit))).strip(),
+    )
     return DemoReport(
         training=training,
         scores=scores,
         exact=exact,
         samples=samples[:SAMPLES],
         translator=translator,
-        page=write_report(
-            training.run,
-            translator,
-            scores=scores,
-            samples=samples[:SAMPLES],
-            sentences=[
-                sentence
-                for sentence in (*training.text.task.examples, *_short(samples))
-                if translator.fits(sentence)
-            ],
-            about_samples=" ".join((UNSEEN, _sentence(training.text.task.credit))).strip(),
-        ),
+        page=write_report(training.run, translator, contents),
     )
 
 

@@ -7,7 +7,8 @@
 (function () {
   "use strict";
 
-  const { KINDS, matrixOf, sentenceOf, habitOf, clearestRow } = window.HeadwiseExplorer.reading;
+  const { hasSource, kindsOf, unitOf, matrixOf, sentenceOf, habitOf, clearestRow } =
+    window.HeadwiseExplorer.reading;
   const { make, choices, wordsView, matrixView, drawSmall } = window.HeadwiseExplorer.views;
 
   const HOW_TO_READ =
@@ -22,15 +23,17 @@
 
   function mount(element, given, options) {
     const records = Array.isArray(given) ? given : [given];
-    const layers = records[0].cross.length;
-    const heads = records[0].cross[0].length;
+    const kinds = kindsOf(records[0]);
+    const [firstKind] = Object.keys(kinds);
+    const layers = records[0][firstKind].length;
+    const heads = records[0][firstKind][0].length;
     mounted += 1;
     const id = (name) => `headwise-explorer-${mounted}-${name}`;
 
     const wanted = options || {};
     const choice = {
       sentence: within(wanted.sentence, records.length, 0),
-      kind: Object.hasOwn(KINDS, wanted.kind) ? wanted.kind : "cross",
+      kind: Object.hasOwn(kinds, wanted.kind) ? wanted.kind : firstKind,
       // The last layer but one shows best which words belong together.
       layer: within(wanted.layer, layers, Math.max(0, layers - 2)),
       head: within(wanted.head, heads, "mean"),
@@ -88,7 +91,7 @@
       }
       words.draw(matrix, choice.word);
       const which = choice.head === "mean" ? "the mean of all heads" : `head ${choice.head + 1}`;
-      const caption = `${KINDS[choice.kind].name}, ${which} of layer ${choice.layer + 1}: every weight`;
+      const caption = `${kinds[choice.kind].name}, ${which} of layer ${choice.layer + 1}: every weight`;
       const scrolled = table ? [table.element.scrollLeft, table.element.scrollTop] : [0, 0];
       table = matrixView(id("caption"), record(), choice.kind, matrix, caption, on);
       matrixPlace.replaceChildren(make("p", { class: "hw-about" }, HOW_TO_READ), table.element);
@@ -109,33 +112,45 @@
     function showKind() {
       words = null;
       table = null;
-      about.textContent = KINDS[choice.kind].about;
+      about.textContent = kinds[choice.kind].about;
       showLayer();
     }
 
-    function showSentence() {
-      pair.replaceChildren(
-        ...(records.length > 1 ? [] : [make("span", { dir: "auto" }, record().source), " "]),
+    /** What the menu of records, if there is one, does not show. */
+    function textsShown() {
+      const { source, target } = record();
+      const isChosen = records.length > 1;
+      if (!hasSource(record())) return isChosen ? [] : [make("span", { dir: "auto" }, target)];
+      return [
+        ...(isChosen ? [] : [make("span", { dir: "auto" }, source), " "]),
         make("span", { class: "hw-arrow", "aria-hidden": "true" }, "→"),
         make("span", { class: "hw-out-of-sight" }, "is translated as"), " ",
-        make("strong", { dir: "auto" }, record().target || "(nothing)"));
+        make("strong", { dir: "auto" }, target || "(nothing)"),
+      ];
+    }
+
+    function showSentence() {
+      pair.replaceChildren(...textsShown());
+      pair.hidden = !pair.hasChildNodes();
       showKind();
     }
 
     const controls = make("div", { class: "hw-controls" });
     if (records.length > 1) {
       const select = make("select", { id: id("sentence") });
-      records.forEach(({ source }, number) => {
-        select.append(make("option", { value: number }, source));
+      records.forEach((each, number) => {
+        const text = hasSource(each) ? each.source : each.target;
+        select.append(make("option", { value: number }, text));
       });
       select.value = choice.sentence;
       select.addEventListener("change", () => {
         choose({ sentence: Number(select.value), word: null }, showSentence);
       });
-      const label = make("label", { for: id("sentence") }, "Sentence");
+      const unit = unitOf(records[0]);
+      const label = make("label", { for: id("sentence") }, unit[0].toUpperCase() + unit.slice(1));
       controls.append(make("div", { class: "hw-sentence" }, label, select));
     }
-    const kinds = Object.entries(KINDS).map(([value, { name, gist }]) => ({
+    const kindItems = Object.entries(kinds).map(([value, { name, gist }]) => ({
       value,
       content: [make("strong", {}, name), make("small", {}, gist)],
     }));
@@ -155,7 +170,9 @@
     };
     controls.append(
       pair,
-      choices("Kind of attention", id("kind"), kinds, choice.kind, on.kind, "hw-kinds"),
+      ...(kindItems.length === 1 ? [] : [
+        choices("Kind of attention", id("kind"), kindItems, choice.kind, on.kind, "hw-kinds"),
+      ]),
       choices("Layer", id("layer"), layerItems, choice.layer, on.layer, "hw-layers"),
       choices("Head", id("head"), headItems, choice.head, on.head, "hw-heads"));
 

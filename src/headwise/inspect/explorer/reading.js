@@ -38,6 +38,13 @@
     },
   };
 
+  /* How a model without a source differs: it reads one text, and looks back at it. */
+  const ALONE = {
+    gist: "each word looks back",
+    about: "Before it writes a word, the model looks back at the text so far. What comes later is " +
+      "hidden from it.",
+  };
+
   const PLACES = {
     encoder: [
       ["the word itself", (row) => row],
@@ -61,6 +68,23 @@
   const WORTH_TELLING = 0.05;
 
   const WORDLIKE = /[\p{L}\p{N}]/u;
+
+  /** Whether the model has an encoder, and so a source beside the target. */
+  function hasSource(record) {
+    return record.source_tokens.length > 0;
+  }
+
+  /** The kinds of attention that the model has, the one to begin with first. */
+  function kindsOf(record) {
+    const found = Object.keys(KINDS).filter((kind) => record[kind].length > 0);
+    return Object.fromEntries(found.map((kind) =>
+      [kind, hasSource(record) ? KINDS[kind] : { ...KINDS[kind], ...ALONE }]));
+  }
+
+  /** What a record is about, in a word. */
+  function unitOf(record) {
+    return hasSource(record) ? "sentence" : "text";
+  }
 
   /** The weights of one head, or the mean of all, as rows of columns. */
   function matrixOf(record, choice) {
@@ -112,7 +136,7 @@
   /** A token as a sentence names it: in quotes, with its word where it is a piece of one. */
   function nameOf(record, kind, side, position) {
     const mark = markAt(record, kind, side, position);
-    if (mark) return mark === "begin" ? "the beginning mark" : "the end of the sentence";
+    if (mark) return mark === "begin" ? "the beginning mark" : `the end of the ${unitOf(record)}`;
     const piece = `“${labelOf(record, kind, side, position).text}”`;
     const [first, last] = wordAround(record, kind, side, position);
     if (first === last) return piece;
@@ -165,17 +189,18 @@
     ]);
     const [share, name] = shares.reduce((a, b) => (b[0] > a[0] ? b : a));
     const its = whoLooks(record, choice).s ? "its" : "their";
+    const over = `Over the whole ${unitOf(record)}`;
     const percent = Math.round(100 * share);
     if (share >= MOSTLY) {
       return {
         brief: name.replace("the ", ""),
-        full: `Over the whole sentence, ${percent} % of ${its} attention goes to ${name}.`,
+        full: `${over}, ${percent} % of ${its} attention goes to ${name}.`,
       };
     }
     const peak = mean((row) => Math.max(...matrix[row]));
     const strongest = `the strongest link of a word is ${peak.toFixed(2)} on average`;
     const manner = peak >= MOSTLY ? "sharp" : "spread";
-    return { brief: manner, full: `Over the whole sentence, ${its} attention is ${manner}: ${strongest}.` };
+    return { brief: manner, full: `${over}, ${its} attention is ${manner}: ${strongest}.` };
   }
 
   /** The whole word with the clearest link to another: a good one to begin with. */
@@ -196,6 +221,7 @@
 
   window.HeadwiseExplorer = window.HeadwiseExplorer || {};
   window.HeadwiseExplorer.reading = {
-    KINDS, matrixOf, tokensOf, isHidden, labelOf, nameOf, sentenceOf, habitOf, clearestRow,
+    KINDS, hasSource, kindsOf, unitOf, matrixOf, tokensOf, isHidden, labelOf, nameOf, sentenceOf,
+    habitOf, clearestRow,
   };
 })();

@@ -1,6 +1,7 @@
 """Translation as training sees it."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,11 @@ from headwise.data.prepare import PreparedReport
 from headwise.files import Folder
 from headwise.languages import is_known
 from headwise.model import check_batch
+from headwise.runs.directory import RunDirectory
+from headwise.tasks.report import Contents
 from headwise.tasks.translation.bleu import TranslationEvaluator
+from headwise.tasks.translation.report import report_contents
+from headwise.tasks.translation.translator import Translator
 from headwise.training.step import TrainingStep
 from headwise.training.task import Progress, Task, ValidationData
 
@@ -101,6 +106,20 @@ class TranslationTask:
     def evaluator(self, data: ValidationData, config: Config) -> TranslationEvaluator:
         """Measure perplexity of words, and BLEU if `train.bleu_pairs` says so."""
         return TranslationEvaluator(data, config)
+
+    def predictor(self, run: Path, *, checkpoint: str | None = None) -> Translator:
+        """Load a run as a Translator."""
+        return Translator.load(run, checkpoint=checkpoint)
+
+    def report_contents(
+        self,
+        run: RunDirectory,
+        predictor: Translator,
+        values: Mapping[str, Any],
+        on_progress: Progress,
+    ) -> Contents:
+        """Describe a run: BLEU and chrF on a test set, samples beside their references."""
+        return report_contents(run, predictor, values, on_progress)
 
 
 def _languages_of(text: Text | None) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from headwise.model import Transformer
 from headwise.recipes import search_as
 from headwise.runs.device import choose_device
 from headwise.runs.directory import RunDirectory
+from headwise.tasks.tracing import TracedPair, traceable_ids
 from headwise.tasks.translation.engine import (
     Aligns,
     Engine,
@@ -23,7 +24,6 @@ from headwise.tasks.translation.engine import (
 )
 from headwise.tasks.translation.prepared import Job, Part, Prepared, prepare
 from headwise.tasks.translation.torch_engine import TorchEngine
-from headwise.tasks.translation.tracing import TracedPair, traceable_ids
 from headwise.tasks.translation.trained import TrainedModel, load_model
 
 _LONGEST_MINIMUM = 1_000_000

@@ -1,4 +1,4 @@
-"""Pairs of texts with their attention weights."""
+"""Texts with their attention weights."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,18 @@ from headwise.model import Trace
 
 @dataclass(frozen=True, kw_only=True)
 class TracedPair:
-    """A source, a target and every attention weight between their tokens."""
+    """A source, a target and every attention weight between their tokens.
+
+    A model without an encoder has the target only: the source and its tokens are empty, and so is
+    `trace.encoder`.
+    """
 
     source: str
     target: str
     source_tokens: tuple[str, ...]
+    """Without eos; the encoder's trace is one longer."""
     target_tokens: tuple[str, ...]
-    """Without eos; the trace has it on both sides."""
+    """Without start and eos; the decoder reads the start too, so that its trace is one longer."""
     trace: Trace
 
 
