@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headwise.config import TASKS, Assembly, Config, DataConfig, DecodeConfig, TaskRow, Vocab
+from headwise.config import TASKS, Config, DataConfig, DecodeConfig, TaskRow, Vocab
 from headwise.files import Folder
 from headwise.runs.directory import RunDirectory
 from headwise.tasks.report import Cell, Contents, Figure
@@ -26,7 +26,6 @@ class ReadingTask:
     """What attention and report need of a task, and no more."""
 
     name = "reading"
-    assembly: Assembly = "decoder"
     contents = BARE
 
     def vocab(self, config: Config, folder: Folder | None) -> Vocab:

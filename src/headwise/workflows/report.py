@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from headwise.config import task_row
 from headwise.errors import ConfigError, RequestError
 from headwise.files import replace_file, write_output
 from headwise.inspect.attention import attention_record
@@ -43,14 +44,14 @@ def write_report(
 ) -> Path:
     """Write a report with given contents, by default as the run's report.html."""
     config = run.config()
-    task = load_task(config.task)
-    vocab = task.vocab(config, run.folder)
+    vocab = load_task(config.task).vocab(config, run.folder)
+    assembly = task_row(config.task).assembly
     content = render_report(
         Report(
             name=run.path.resolve().name,
             config=config,
             weights=predictor.name,
-            parameters=config.model.count_parameters(vocab, task.assembly),
+            parameters=config.model.count_parameters(vocab, assembly),
             contents=contents,
             records=[attention_record(predictor, text) for text in contents.traced],
             curves=load_curves([run.path]) if _has_metrics(run) else None,
