@@ -80,6 +80,14 @@ def trained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train_reversing(tmp_path_factory.mktemp("trained"))
 
 
+@pytest.fixture(scope="session")
+def trained_lm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train a language model that knows which word follows which."""
+    from tests.small_runs import train_book
+
+    return train_book(tmp_path_factory.mktemp("language-model"))
+
+
 @pytest.fixture
 def headwise(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

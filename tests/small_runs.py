@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from headwise.config import Config
+from headwise.config import AnyConfig, Config
 from headwise.data import ParallelFiles
 from headwise.recipes import load_recipe
 from headwise.runs.checkpoint import read_weights
 from headwise.runs.directory import RunDirectory
+from headwise.tasks.language_model.files import TextFiles
 
 WORDS = [a + b + c for a in "bdk" for b in "aou" for c in ("n", "ra", "ti")]
 """Twenty-seven words of parts in common, so that there is something to learn for the subwords."""
@@ -34,8 +35,66 @@ SETTINGS = (
 )
 
 
+TEXT_SETTINGS = (
+    "data.vocab_size=300",
+    "data.context=24",
+    "model.d_model=16",
+    "model.d_ff=24",
+    "model.num_layers=1",
+    "model.num_heads=2",
+    "model.dropout=0.1",
+    "train.batch_tokens=150",
+    "train.schedule=paper",
+    "train.peak_rate=0",
+    "train.decay_by=steps",
+    "train.max_minutes=0",
+    "train.warmup_steps=10",
+    "train.max_steps=12",
+    "train.save_every_steps=4",
+    "train.log_every_steps=3",
+    "train.average_last=3",
+)
+
+
 def small_config(*changes: str) -> Config:
     return load_recipe("base", [*SETTINGS, *changes])
+
+
+def small_text_config(*changes: str) -> AnyConfig:
+    """The config of a small language model."""
+    return load_recipe("lm-tiny", [*TEXT_SETTINGS, *changes])
+
+
+def write_book(directory: Path, documents: int = 60, seed: int = 1) -> TextFiles:
+    """Write documents of three lines in which each word follows from the one before."""
+    generator = random.Random(seed)
+    texts = []
+    for _ in range(documents):
+        first = generator.randrange(len(WORDS))
+        words = [WORDS[(first + number) % len(WORDS)] for number in range(15)]
+        texts.append("".join(" ".join(words[n : n + 5]) + "\n" for n in (0, 5, 10)))
+    path = directory / "book.txt"
+    path.write_text("\n".join(texts))
+    return TextFiles.of(path)
+
+
+def train_book(directory: Path) -> Path:
+    """Train a language model that knows which word follows which."""
+    from headwise.workflows.train import train
+
+    config = small_text_config(
+        "model.d_model=32",
+        "model.d_ff=64",
+        "model.dropout=0",
+        "train.schedule=linear",
+        "train.peak_rate=1e-2",
+        "train.batch_tokens=300",
+        "train.max_steps=200",
+        "train.save_every_steps=50",
+        "train.average_last=2",
+    )
+    train(config, directory / "run", text=write_book(directory, documents=200))
+    return directory / "run"
 
 
 def write_text(directory: Path, pairs: int = 200, seed: int = 1) -> ParallelFiles:
@@ -66,11 +125,15 @@ def train_reversing(directory: Path) -> Path:
     return directory / "run"
 
 
-def command(run: Path, text: ParallelFiles, *changes: str) -> list[str]:
+def command(run: Path, text: ParallelFiles | TextFiles, *changes: str) -> list[str]:
     """The `headwise train` that trains a small run, without the interpreter in front."""
-    settings = [part for change in (*SETTINGS, *changes) for part in ("--set", change)]
-    files = ["--src", str(text.sources[0]), "--tgt", str(text.targets[0])]
-    return ["-m", "headwise", "train", "base", *files, "--run-directory", str(run), *settings]
+    if isinstance(text, TextFiles):
+        recipe, basis, files = "lm-tiny", TEXT_SETTINGS, ["--text", str(text.paths[0])]
+    else:
+        recipe, basis = "base", SETTINGS
+        files = ["--src", str(text.sources[0]), "--tgt", str(text.targets[0])]
+    settings = [part for change in (*basis, *changes) for part in ("--set", change)]
+    return ["-m", "headwise", "train", recipe, *files, "--run-directory", str(run), *settings]
 
 
 def start(arguments: Sequence[str], **options: Any) -> subprocess.Popen[str]:

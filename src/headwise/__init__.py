@@ -14,14 +14,19 @@ if TYPE_CHECKING:
     from headwise.errors import HeadwiseError
     from headwise.model import Transformer, check_batch
     from headwise.recipes import load_recipe
+    from headwise.tasks.language_model.files import TextFiles
+    from headwise.tasks.language_model.generator import Generation, Generator
     from headwise.tasks.translation.translator import Translation, Translator
     from headwise.training import TrainingStep
     from headwise.workflows.train import train
 
 __all__ = [
     "Config",
+    "Generation",
+    "Generator",
     "HeadwiseError",
     "ParallelFiles",
+    "TextFiles",
     "TrainingStep",
     "Transformer",
     "Translation",
@@ -36,8 +41,11 @@ __all__ = [
 
 _HOMES = {
     "Config": "headwise.config",
+    "Generation": "headwise.tasks.language_model.generator",
+    "Generator": "headwise.tasks.language_model.generator",
     "HeadwiseError": "headwise.errors",
     "ParallelFiles": "headwise.data",
+    "TextFiles": "headwise.tasks.language_model.files",
     "TrainingStep": "headwise.training",
     "Transformer": "headwise.model",
     "Translation": "headwise.tasks.translation.translator",

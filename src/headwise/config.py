@@ -38,6 +38,9 @@ WIDEST_BEAM = 10_000
 STRONGEST_PENALTY = 10
 """Exponents of the length penalty are near 1; far larger ones overflow."""
 
+LONGEST_CONTINUATION = 10_000_000
+"""Tokens: more than any book has."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Vocab:
@@ -112,6 +115,41 @@ class DataConfig:
         require_at_least(self, 1, "sample_pairs", "holdout_pairs")
         require_not_negative(self, "max_ratio", "max_tokens")
         require(self, "max_ratio", self.max_ratio == 0 or self.max_ratio >= 1, "0, or 1 or more")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextDataConfig:
+    """What a language model's text is turned into."""
+
+    name: ClassVar[str] = "data"
+
+    language: str = ""
+    """What the text is written in, as a code such as "en": for people."""
+    context: int = 512
+    """Tokens that the model reads at once: the text is cut into blocks of so many."""
+    documents: Literal["blank-line", "line", "file"] = "blank-line"
+    """Where a document of a plain text ends: at a blank line, at each line, or with its file.
+    A record of a TSV, CSV or JSONL file is always one document."""
+    vocab_size: int = 40_000
+    """Entries of the vocabulary, special ids and the line break included."""
+    subwords: Literal["bpe", "unigram"] = "bpe"
+    """How subwords are learned, as for translation."""
+    byte_fallback: bool = True
+    """Whether a character outside the vocabulary is spelled in bytes instead of being lost."""
+    normalization: Literal["identity", "nfkc", "nfkc_cf"] = "identity"
+    """What is done to text before it is cut up: nothing, NFKC, or NFKC and case folding."""
+    sample_lines: int = 1_000_000
+    """Most lines, drawn at random, that the subwords are learned from."""
+    holdout_bytes: int = 200_000
+    """About how much text to hold out for validation where none is given; at most a tenth."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        require_at_least(self, SMALLEST_VOCABULARY, "vocab_size")
+        require_at_most(self, 10_000_000, "vocab_size")
+        require_at_least(self, 2, "context")
+        require_at_most(self, 1_000_000, "context")
+        require_at_least(self, 1, "sample_lines", "holdout_bytes")
 
 
 Assembly = Literal["seq2seq", "decoder"]
@@ -357,6 +395,35 @@ class NoDecodeConfig:
     name: ClassVar[str] = "decode"
 
 
+@dataclass(frozen=True, kw_only=True)
+class GenerateConfig:
+    """How a language model continues a text."""
+
+    name: ClassVar[str] = "decode"
+
+    temperature: float = 1.0
+    """Below 1 draws what is probable more often; 0 always takes the most probable token."""
+    top_k: int = 0
+    """How many of the most probable tokens may be drawn; 0: any."""
+    top_p: float = 1.0
+    """Only the most probable tokens that together have this much probability may be drawn."""
+    beam: int = 0
+    """Hypotheses of a beam search, which is deterministic; 0 draws at random instead."""
+    alpha: float = 0.6
+    """Strength of the beam's length penalty; 0 compares plain log-probabilities."""
+    max_tokens: int = 256
+    """Tokens after which a continuation ends, if its document does not end before."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        require_not_negative(self, "temperature", "top_k", "beam", "alpha")
+        require(self, "top_p", 0 < self.top_p <= 1, "above 0 and at most 1")
+        require_at_least(self, 1, "max_tokens")
+        require_at_most(self, LONGEST_CONTINUATION, "max_tokens")
+        require_at_most(self, WIDEST_BEAM, "beam")
+        require_at_most(self, STRONGEST_PENALTY, "alpha")
+
+
 class Section(Protocol):
     """A part of a config: a frozen dataclass that checks itself."""
 
@@ -429,6 +496,8 @@ class Config(Generic[D, S]):
         return "\n".join(lines) + "\n"
 
 
+LanguageModelConfig = Config[TextDataConfig, GenerateConfig]
+
 AnyConfig = Config[Any, Any]
 """The config of any task, for code that serves them all."""
 
@@ -465,6 +534,22 @@ def _check_translation(config: AnyConfig) -> None:
         )
 
 
+def _check_language_model(config: AnyConfig) -> None:
+    context, model = config.data.context, config.model
+    if model.positions == "learned" and model.max_positions < context:
+        raise ConfigError(
+            f"model.max_positions = {model.max_positions} must be at least data.context = "
+            f"{context}: learned positions cover no more"
+        )
+    if config.train.batch_tokens < context:
+        raise ConfigError(
+            f"train.batch_tokens = {config.train.batch_tokens} must be at least data.context = "
+            f"{context}: a batch has whole blocks"
+        )
+    if config.train.bleu_pairs:
+        raise ConfigError("train.bleu_pairs must be 0: a language model does not translate")
+
+
 TASKS: dict[str, TaskRow] = {
     "translation": TaskRow(
         data=DataConfig,
@@ -474,6 +559,15 @@ TASKS: dict[str, TaskRow] = {
         assembly="seq2seq",
         inputs="headwise.tasks.translation.inputs:INPUTS",
         check=_check_translation,
+    ),
+    "language-model": TaskRow(
+        data=TextDataConfig,
+        decode=GenerateConfig,
+        module="headwise.tasks.language_model.task:TASK",
+        verb="generate",
+        assembly="decoder",
+        inputs="headwise.tasks.language_model.inputs:INPUTS",
+        check=_check_language_model,
     ),
 }
 

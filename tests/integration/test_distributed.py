@@ -13,7 +13,15 @@ from headwise.data import ParallelFiles
 from headwise.runs.checkpoint import read_weights
 from headwise.runs.metrics import read_metrics
 from headwise.workflows.train import train
-from tests.small_runs import command, digests, small_config, start, write_text
+from tests.small_runs import (
+    command,
+    digests,
+    small_config,
+    small_text_config,
+    start,
+    write_book,
+    write_text,
+)
 
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 ROOT = Path(__file__).parents[2]
@@ -24,6 +32,18 @@ def run_to_the_end(arguments: list[str]) -> str:
     output, errors = process.communicate(timeout=120)
     assert process.returncode == 0, errors
     return output
+
+
+@pytest.mark.usefixtures("double")
+def test_two_processes_are_one_for_a_language_model_too(tmp_path: Path) -> None:
+    book = write_book(tmp_path)
+    worker = ["-m", "tests.double_worker", str(tmp_path / "two"), str(book.paths[0])]
+    run_to_the_end([*TORCHRUN, *worker])
+    train(small_text_config("train.accumulate=2"), tmp_path / "one", text=book)
+    step = "checkpoints/step-00000012"
+    two, one = read_weights(tmp_path / "two" / step), read_weights(tmp_path / "one" / step)
+    for name, weight in one.items():
+        torch.testing.assert_close(two[name], weight, rtol=0, atol=1e-9)
 
 
 @pytest.fixture(scope="module")

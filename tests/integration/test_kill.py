@@ -15,7 +15,16 @@ from headwise.data import ParallelFiles
 from headwise.runs.checkpoint import read_checkpoint
 from headwise.runs.directory import RunDirectory
 from headwise.signals import SAME_SECONDS
-from tests.small_runs import command, digests, start, write_text
+from headwise.tasks.language_model.files import TextFiles
+from headwise.workflows.train import train
+from tests.small_runs import (
+    command,
+    digests,
+    small_text_config,
+    start,
+    write_book,
+    write_text,
+)
 
 # Large enough that much of the time goes into saving, where a kill would do harm.
 SETTINGS = ("train.max_steps=24", "train.save_every_steps=1", "model.d_model=64", "model.d_ff=512")
@@ -46,7 +55,7 @@ def undisturbed(text: ParallelFiles, tmp_path_factory: pytest.TempPathFactory) -
     return digests(run)
 
 
-def kill_again_and_again(run: Path, text: ParallelFiles, kills: int, seed: int) -> int:
+def kill_again_and_again(run: Path, text: ParallelFiles | TextFiles, kills: int, seed: int) -> int:
     """Kill at random moments, checking each time that what is there can be used.
 
     Return how often: the run may come to its end before.
@@ -85,6 +94,19 @@ def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
     assert digests(run) == undisturbed
     assert [p.name for p in run.iterdir() if p.name.startswith(".")] == [".lock"]
     assert not [p for p in (run / "checkpoints").iterdir() if p.name.startswith(".")]
+
+
+def test_a_language_model_that_was_killed_ends_as_if_it_had_not_been(
+    tmp_path: Path,
+) -> None:
+    book, run = write_book(tmp_path), tmp_path / "run"
+    train(small_text_config(*SETTINGS), tmp_path / "undisturbed", text=book)
+    killed = kill_again_and_again(run, book, kills=1, seed=1)
+    assert killed, "the run ended before its first kill came: nothing was tried"
+    code, output, errors = finish(start(command(run, book, *SETTINGS)))
+    assert code == 0, errors
+    assert "finished at step 24" in output
+    assert digests(run) == digests(tmp_path / "undisturbed")
 
 
 @pytest.mark.slow

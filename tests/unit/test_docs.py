@@ -14,12 +14,13 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.small_runs import SETTINGS, write_text
+from tests.small_runs import SETTINGS, TEXT_SETTINGS, write_book, write_text
 
 ROOT = Path(__file__).parents[2]
 PAPER = (ROOT / "docs" / "paper.md").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
 TRAINING = (ROOT / "docs" / "training.md").read_text("utf-8")
+LANGUAGE_MODEL = (ROOT / "docs" / "language-model.md").read_text("utf-8")
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
 ROWS = [row for row in PAPER.splitlines() if row.startswith(("| §", "| Table"))]
 
@@ -80,10 +81,13 @@ def text(tmp_path: Path) -> Path:
     for part in ("train", "test"):
         shutil.copy(parallel.sources[0], tmp_path / f"{part}.en")
         shutil.copy(parallel.targets[0], tmp_path / f"{part}.de")
+    shutil.copy(write_book(tmp_path).paths[0], tmp_path / "test.txt")
     return tmp_path
 
 
-@pytest.mark.parametrize("document", [README, TRAINING], ids=["README", "training"])
+@pytest.mark.parametrize(
+    "document", [README, TRAINING, LANGUAGE_MODEL], ids=["README", "training", "language-model"]
+)
 def test_the_commands_of_a_document_run_in_their_order(document: str, text: Path) -> None:
     commands = [
         shlex.split(line, comments=True)
@@ -94,6 +98,8 @@ def test_the_commands_of_a_document_run_in_their_order(document: str, text: Path
     for command in commands:
         if command[1] in ("train", "doctor") and "--src" in command:  # As little as can be.
             command += [part for change in SETTINGS for part in ("--set", change)]
+        elif command[1] in ("train", "doctor") and "--text" in command:
+            command += [part for change in TEXT_SETTINGS for part in ("--set", change)]
     # In one process, which imports torch once.
     code = f"""
 import sys
@@ -135,6 +141,15 @@ def test_the_python_of_the_training_guide_runs(text: Path) -> None:
     result = run_python(code, text)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.startswith("12 train.max_steps = 12 ValidationResult(")
+
+
+def test_the_python_of_the_language_model_guide_runs(trained_lm: Path, tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "lm").symlink_to(trained_lm)
+    (code,) = blocks(LANGUAGE_MODEL, "python")
+    result = run_python(code, tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.endswith(" bits a byte\n")
 
 
 def test_the_pipe_of_the_readme_translates(trained_run: Path, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from headwise.cli.doctor import doctor
 from headwise.cli.evaluate import evaluate
 from headwise.cli.explain import explain
 from headwise.cli.export import export
+from headwise.cli.generate import generate
 from headwise.cli.output import error_line, error_lines
 from headwise.cli.plot import plot
 from headwise.cli.prepare import prepare
@@ -43,6 +44,10 @@ Examples:
                                     train a model; the same command resumes it
   headwise translate runs/ende "A man sleeps."
                                     translate sentences, or the lines of stdin
+  headwise train lm-tiny --text book.txt --run runs/lm
+                                    train a language model on your own text
+  headwise generate runs/lm --prompt "The castle"
+                                    continue a text
   headwise doctor multi30k-tiny     time and memory of a recipe on this machine
   headwise plot runs/base --out curves.html
                                     a run's loss, perplexity, rate and speed
@@ -85,6 +90,7 @@ app.add_command(doctor)
 app.add_command(evaluate)
 app.add_command(explain)
 app.add_command(export)
+app.add_command(generate)
 app.add_command(plot)
 app.add_command(prepare)
 app.add_command(report)

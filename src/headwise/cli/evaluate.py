@@ -24,6 +24,8 @@ Examples:
   headwise evaluate runs/ende --src test.en --ref a.de --ref b.de --json
   headwise evaluate runs/ende --tsv test.tsv --columns 1,2,3 --set decode.stop=count
                                      a source and two references on each line
+  headwise evaluate runs/lm --text test.txt
+                                     a language model: perplexity and bits per byte
 
 Files may end in .gz, .xz or .zst. Publish BLEU with its signature; the tokenised
 scores are as in the paper, and not comparable with it.

@@ -1,0 +1,1 @@
+"""Language model: from plain text to a Generator."""
