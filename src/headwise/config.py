@@ -567,6 +567,7 @@ TASKS: dict[str, TaskRow] = {
         verb="generate",
         assembly="decoder",
         inputs="headwise.tasks.language_model.inputs:INPUTS",
+        served="headwise.tasks.language_model.serving:SERVED",
         check=_check_language_model,
     ),
 }

@@ -14,7 +14,7 @@ from headwise.config import (
     LanguageModelConfig,
 )
 from headwise.errors import CheckpointError, HeadwiseError, RequestError
-from headwise.model import LanguageModel, build_model
+from headwise.model import LanguageModel, Trace, build_model
 from headwise.recipes import search_as
 from headwise.runs.device import choose_device
 from headwise.runs.directory import RunDirectory
@@ -30,6 +30,7 @@ from headwise.tasks.language_model.generation import (
 from headwise.tasks.language_model.scoring import TextScore, score_tokens
 from headwise.tasks.language_model.text_tokenizer import TextStream, TextTokenizer
 from headwise.tasks.table import require_task
+from headwise.tasks.tracing import TracedPair
 
 _MOST_ROWS = 64
 """Continuations that are computed at a time."""
@@ -261,6 +262,25 @@ class Generator:
         for _ in score_tokens(self.model, [ids], self.config.data.context, score):
             pass
         return score
+
+    def trace(self, source: str, target: str | None = None, *, most_tokens: int) -> TracedPair:
+        """Return the attention within a text, which the decoder reads from its start."""
+        if target is not None:
+            raise RequestError("a language model has no target: give the text alone")
+        longest = min(most_tokens, self.config.data.context - 1)
+        ids = self._prompt_ids(source)
+        if not source.strip() or len(ids) > longest + 1:
+            raise RequestError(f"give a text of at least 1 and at most {longest:,} tokens")
+        trace = Trace()
+        with torch.inference_mode():
+            self.model.hidden(torch.tensor([ids], device=self.model.embedding.weight.device), trace)
+        return TracedPair(
+            source="",
+            target=source,
+            source_tokens=(),
+            target_tokens=tuple(self.tokenizer.subwords.tokens(ids[1:])),
+            trace=trace,
+        )
 
     def perplexity(self, text: str) -> float:
         """Return the perplexity of a token of a text, the end of the document included."""

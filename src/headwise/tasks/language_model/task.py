@@ -14,11 +14,15 @@ from headwise.data.batches import Field, Rows, padded
 from headwise.errors import ConfigError, DataError
 from headwise.files import Folder
 from headwise.model.batch import check_ids
+from headwise.runs.directory import RunDirectory
 from headwise.tasks.language_model.evaluation import TextEvaluation, evaluate_runs
 from headwise.tasks.language_model.files import TextFiles
+from headwise.tasks.language_model.generator import Generator
 from headwise.tasks.language_model.inputs import text_files
 from headwise.tasks.language_model.prepare import TextReport, prepare_text
+from headwise.tasks.language_model.report import report_contents
 from headwise.tasks.language_model.text_tokenizer import STREAM, TextTokenizer
+from headwise.tasks.report import Contents
 from headwise.training.distributed import World
 from headwise.training.step import TrainingStep
 from headwise.training.task import Progress, Task, ValidationData
@@ -100,6 +104,20 @@ class LanguageModelTask:
     def evaluator(self, data: ValidationData, config: LanguageModelConfig) -> "TextEvaluator":
         """Measure bits per byte and the perplexity of words."""
         return TextEvaluator(data)
+
+    def predictor(self, run: Path, *, checkpoint: str | None = None) -> Generator:
+        """Load a run as a Generator."""
+        return Generator.load(run, checkpoint=checkpoint)
+
+    def report_contents(
+        self,
+        run: RunDirectory,
+        predictor: Generator,
+        values: Mapping[str, Any],
+        on_progress: Progress,
+    ) -> Contents:
+        """Describe a run for its report."""
+        return report_contents(run, predictor, values, on_progress)
 
     def evaluate(
         self,
