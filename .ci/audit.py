@@ -25,18 +25,19 @@ _UNREACHABLE = re.compile(r"requests\.exceptions|ConnectionError|ServiceError|[C
 def write_sbom() -> None:
     """Write the SBOM; this needs no network."""
     SBOM.parent.mkdir(exist_ok=True)
-    command = [PROGRAMS / "cyclonedx-py", "requirements", CONSTRAINTS]
-    options = ["--pyproject", ROOT / "pyproject.toml", "--output-reproducible", "-o", SBOM]
-    subprocess.run([*command, *options], check=True, stderr=subprocess.PIPE, timeout=MOST_SECONDS)
+    command: list[str | Path] = [PROGRAMS / "cyclonedx-py", "requirements", CONSTRAINTS]
+    command += ["--pyproject", ROOT / "pyproject.toml", "--output-reproducible", "-o", SBOM]
+    subprocess.run(command, check=True, stderr=subprocess.PIPE, timeout=MOST_SECONDS)
 
 
 def look_up() -> tuple[str, str]:
     """Run pip-audit on every package; return its stdout and stderr."""
-    command = [PROGRAMS / "pip-audit", "--requirement", CONSTRAINTS, "--no-deps", "--disable-pip"]
-    options = ["--format", "json", "--timeout", "5", "--progress-spinner", "off"]
+    command: list[str | Path] = [PROGRAMS / "pip-audit", "--requirement", CONSTRAINTS]
+    command += ["--no-deps", "--disable-pip", "--format", "json"]
+    command += ["--timeout", "5", "--progress-spinner", "off"]
     try:
         done = subprocess.run(
-            [*command, *options], capture_output=True, text=True, timeout=MOST_SECONDS, check=False
+            command, capture_output=True, text=True, timeout=MOST_SECONDS, check=False
         )
     except subprocess.TimeoutExpired:
         return "", f"could not connect within {MOST_SECONDS} seconds"

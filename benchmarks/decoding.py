@@ -33,6 +33,7 @@ from headwise.data import read_lines
 from headwise.decoding import Hypothesis, SearchSettings
 from headwise.interop.ctranslate2.engine import CTranslate2Engine
 from headwise.interop.ctranslate2.export import export_directory
+from headwise.interop.ctranslate2.files import Quantization
 from headwise.model import Transformer
 from headwise.runs.directory import RunDirectory
 from headwise.tasks.translation.torch_engine import TorchEngine
@@ -80,7 +81,7 @@ def torch_contenders(model: Transformer, sources: list[list[int]]) -> dict[str, 
 
 
 def ctranslate2_contenders(
-    run: RunDirectory, sources: list[list[int]], quantization: str, threads: int
+    run: RunDirectory, sources: list[list[int]], quantization: Quantization, threads: int
 ) -> dict[str, Contender]:
     directory = export_directory(run, quantization)
     if not directory.is_dir():
@@ -132,7 +133,8 @@ def own_process(
     def contender(name: str) -> Contender:
         def run() -> Pass:
             ours.send(name)
-            return ours.recv()
+            found: Pass = ours.recv()
+            return found
 
         return run
 

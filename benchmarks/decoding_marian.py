@@ -11,6 +11,7 @@ import json
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -48,7 +49,7 @@ def padded(sequences: list[list[int]], pad: int) -> Tensor:
     return torch.tensor([ids + [pad] * (width - len(ids)) for ids in sequences])
 
 
-def generate(model: MarianMTModel, request: dict) -> list[list[int]]:
+def generate(model: MarianMTModel, request: dict[str, Any]) -> list[list[int]]:
     """Translate sources, given without eos, in batches of similar length."""
     pad, eos = model.config.pad_token_id, model.config.eos_token_id
     sources, size = request["sources"], request["batch"]
@@ -75,7 +76,7 @@ def generate(model: MarianMTModel, request: dict) -> list[list[int]]:
     return outputs
 
 
-def logits(model: MarianMTModel, folder: Path, request: dict) -> None:
+def logits(model: MarianMTModel, folder: Path, request: dict[str, Any]) -> None:
     """Write the logits after each token of the targets, which include bos."""
     src, tgt = (padded(request[side], model.config.pad_token_id) for side in ("sources", "targets"))
     found = model(

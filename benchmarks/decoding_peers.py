@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file, save_file
@@ -114,7 +115,7 @@ class MarianPeer:
             for attention in ATTENTIONS
         )
 
-    def _ask(self, **request: object) -> dict:
+    def _ask(self, **request: object) -> dict[str, Any]:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         try:
@@ -125,7 +126,8 @@ class MarianPeer:
         if not answer:
             log = self._log.read_text("utf-8", "replace")
             raise PeerFailedError(f"Hugging Face's Marian ended:\n{log[-2000:]}")
-        return json.loads(answer)
+        fields: dict[str, Any] = json.loads(answer)
+        return fields
 
 
 @contextmanager

@@ -5,6 +5,7 @@ masks only if there is padding.
 """
 
 import math
+from collections.abc import Iterable
 
 import torch
 import torch.nn.functional as F
@@ -15,6 +16,9 @@ from headwise.model.positions import sinusoids
 
 
 class PlainTorchStep(nn.Module):
+    positions: Tensor
+    causal: Tensor
+
     def __init__(self, config: ModelConfig, vocab_size: int, length: int, smoothing: float) -> None:
         super().__init__()
         self.smoothing = smoothing
@@ -42,7 +46,9 @@ class PlainTorchStep(nn.Module):
         self.register_buffer("causal", nn.Transformer.generate_square_subsequent_mask(length))
 
     def embed(self, ids: Tensor) -> Tensor:
-        return self.dropout(self.embedding(ids) * self.scale + self.positions[: ids.shape[1]])
+        positions = self.positions[: ids.shape[1]]
+        embedded: Tensor = self.dropout(self.embedding(ids) * self.scale + positions)
+        return embedded
 
     def forward(self, src: Tensor, tgt_in: Tensor, tgt_out: Tensor) -> Tensor:
         padded = src == Vocab.pad
@@ -66,5 +72,5 @@ class PlainTorchStep(nn.Module):
         )
 
 
-def torch_adam(parameters: object) -> torch.optim.Adam:
+def torch_adam(parameters: Iterable[Tensor]) -> torch.optim.Adam:
     return torch.optim.Adam(parameters, lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)

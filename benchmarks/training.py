@@ -14,7 +14,6 @@ import json
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -22,8 +21,8 @@ from machine import machine
 from peers import PlainTorchStep, torch_adam
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import DataLoader
-from training_peers import PeerFailedError, PeerMissingError, Setup, cut_text, fairseq, marian
+from torch.utils.data import DataLoader, Dataset
+from training_peers import PEERS, PeerFailedError, PeerMissingError, Setup, cut_text
 
 from headwise import Config, train
 from headwise.config import DataConfig, ModelConfig, TrainConfig, Vocab
@@ -38,17 +37,26 @@ WINDOW = 20
 LONGEST = 1024
 
 
+class Pairs(Dataset[tuple[Tensor, Tensor]]):
+    """Sources and targets in memory, without bos and eos."""
+
+    def __init__(self, shards: TokenShards) -> None:
+        self.sources, self.targets = (
+            [torch.tensor(shards.sequence(side, n).tolist()) for n in range(len(shards))]
+            for side in ("source", "target")
+        )
+
+    def __getitem__(self, number: int) -> tuple[Tensor, Tensor]:
+        return self.sources[number], self.targets[number]
+
+
 class PlainLoop:
     """A plain PyTorch training loop around torch.nn.Transformer."""
 
     def __init__(self, shards: TokenShards, vocab_size: int, batches: list[list[int]]) -> None:
-        pairs = [
-            tuple(torch.tensor(shards.sequence(side, n).tolist()) for side in ("source", "target"))
-            for n in range(len(shards))
-        ]
         self.step = PlainTorchStep(MODEL, vocab_size, LONGEST, smoothing=0.1)
         self.optimizer = torch_adam(self.step.parameters())
-        self.loader = iter(DataLoader(pairs, batch_sampler=batches, collate_fn=collate))
+        self.loader = iter(DataLoader(Pairs(shards), batch_sampler=batches, collate_fn=collate))
 
     def window(self) -> float:
         """Make some updates and return their speed."""
@@ -76,8 +84,8 @@ def collate(pairs: list[tuple[Tensor, Tensor]]) -> tuple[Tensor, Tensor, Tensor]
 
 def measure(
     prepared: Path, directory: Path, batch_tokens: int, windows: int
-) -> dict[str, dict[str, object]]:
-    """Train with both, alternating."""
+) -> tuple[dict[str, list[float]], dict[str, float]]:
+    """Train with both, alternating; return the speed of each window, and what else is measured."""
     config = Config(
         data=DataConfig(vocab_size=8000),
         model=MODEL,
@@ -108,19 +116,15 @@ def measure(
     train(config, run, data=prepared, on_event=on_event)
     lines = [line for line in read_metrics(run / "metrics.jsonl") if line["kind"] == "train"]
     ours = [line["target_tokens_per_second"] for line in lines]
-    return {
-        "headwise": {"best": max(ours), "windows": ours},
-        "torch": {"best": max(speeds), "windows": speeds},
-        "about": {
-            "outside_share": sorted(line["outside"] for line in lines)[len(lines) // 2],
-            "padding": sum(line["padding"] for line in lines) / len(lines),
-            "peak_mib": lines[-1]["memory_mib"],
-            # Compare windows that ran at nearly the same time.
-            "speed_up_median": sorted(a / b for a, b in zip(ours, speeds, strict=True))[
-                len(ours) // 2
-            ],
-        },
+    # Compare windows that ran at nearly the same time.
+    speed_ups = sorted(a / b for a, b in zip(ours, speeds, strict=True))
+    about = {
+        "outside_share": sorted(line["outside"] for line in lines)[len(lines) // 2],
+        "padding": sum(line["padding"] for line in lines) / len(lines),
+        "peak_mib": lines[-1]["memory_mib"],
+        "speed_up_median": speed_ups[len(ours) // 2],
     }
+    return {"headwise": ours, "torch": speeds}, about
 
 
 def main() -> None:
@@ -138,37 +142,32 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as name:
         directory, prepared = Path(name), Path(name) / "prepared"
-        text = ParallelFiles(sources=(options.src,), targets=(options.tgt,))
-        prepare(text, Config(data=DataConfig(vocab_size=8000)), prepared)
-        results = measure(prepared, directory, options.batch_tokens, options.windows)
+        files = ParallelFiles(sources=(options.src,), targets=(options.tgt,))
+        prepare(files, Config(data=DataConfig(vocab_size=8000)), prepared)
+        speeds, about = measure(prepared, directory, options.batch_tokens, options.windows)
         setup = Setup(model=MODEL, batch_tokens=options.batch_tokens, threads=options.threads)
-        peers: tuple[tuple[str, Path | None, Callable[..., object]], ...] = (
-            ("marian", options.marian, marian),
-            ("fairseq", options.fairseq, fairseq),
-        )
-        for peer, environment, measured in peers:
+        for peer, measured in PEERS.items():
+            environment: Path | None = getattr(options, peer)
             if environment is None:
                 continue
             print(f"measuring {peer} ...", file=sys.stderr)
             try:
-                speed = measured(
-                    environment / "bin" / "python", cut_text(prepared, directory), setup
-                )
+                text = cut_text(prepared, directory)
+                speeds[peer] = measured(environment / "bin" / "python", text, setup).windows
             except (PeerMissingError, PeerFailedError) as error:
                 print(f"skipped: {error}", file=sys.stderr)
-                continue
-            results[peer] = {"best": speed.best, "windows": speed.windows}
+    results = {name: {"best": max(found), "windows": found} for name, found in speeds.items()}
     report = {
         "machine": machine(threads=options.threads, torch=torch.__version__),
         "batch_tokens": options.batch_tokens,
-        "results": results,
+        "results": {**results, "about": about},
     }
     options.out.parent.mkdir(parents=True, exist_ok=True)
     options.out.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
-    ours = results["headwise"]["best"]
-    about = results.pop("about")
-    for name, result in results.items():
-        print(f"{name:>9} {result['best']:>9,.0f} target tokens/s   {ours / result['best']:.2f}x")
+    ours = max(speeds["headwise"])
+    for name, found in speeds.items():
+        best = max(found)
+        print(f"{name:>9} {best:>9,.0f} target tokens/s   {ours / best:.2f}x")
     print(
         f"outside forward, backward and optimizer: {about['outside_share']:.1%}; "
         f"padding {about['padding']:.1%}; window against window "

@@ -202,6 +202,10 @@ def _with(change: Callable[[Any], Any]) -> Mutation:
     return mutate
 
 
+def _updated(changes: dict[str, object]) -> Mutation:
+    return _with(lambda body: body | changes)
+
+
 def _text(content: str) -> Mutation:
     def mutate(path: Path, _: Path) -> None:
         path.write_text(content)
@@ -216,18 +220,20 @@ def _json() -> Iterator[Case]:
             must_fail = place not in MAY_BE_DAMAGED
             yield Case(f"{place}: nested", place, deep, commands[0], must_fail)
             yield Case(f"{place}: [1]", place, _text("[1]"), commands[0], must_fail)
-    for key, value, must_fail in (
+    origins: tuple[tuple[str, object, bool], ...] = (
         ("data", ["/etc"], True),
         ("init_from", 3, True),
         ("data", "/etc", False),
         ("data", "/dev/zero", False),
         ("longest_source", -(10**30), False),
         ("longest_source", 10**4000, False),
-    ):
-        change = _with(lambda body, key=key, value=value: body | {key: value})
+    )
+    for key, value, must_fail in origins:
+        change = _updated({key: value})
         name = f"origin.json: {key} = {str(value)[:20]}"
         yield Case(name, "origin.json", change, TRANSLATE, must_fail)
-    outside = _with(lambda body: body | {"data": "/dev", "data_sha256": {}})
+    outside = _updated({"data": "/dev", "data_sha256": {}})
+    command: Command
     for command in (REPORT, EXPORT):
         yield Case(
             f"origin.json: data in /dev, {command[0]}", "origin.json", outside, command, False
@@ -272,14 +278,20 @@ def _json() -> Iterator[Case]:
         "scores.json: a list", "scores.json", _text('{"sentences": 1, "bleu": [1]}'), SERVE, True
     )
     for name in ("../../../config.toml", "/etc/passwd", "tokenizer/../x", "a/b", "", ".."):
-        change = _with(lambda body, name=name: _named(body, name))
+        change = _with(_naming(name))
         yield Case(f"export names {name!r}", f"{EXPORTED}/manifest.json", change, CTRANSLATE2, True)
-    for value in (0, -1, 2**40, "8", 1.5, None):
-        change = _with(lambda body, value=value: body | {"positions": value})
+    positions: tuple[object, ...] = (0, -1, 2**40, "8", 1.5, None)
+    for value in positions:
+        change = _updated({"positions": value})
         named = f"export has positions {value!r}"
         yield Case(named, f"{EXPORTED}/manifest.json", change, CTRANSLATE2, True)
 
-    for key, value in (("decoder_start_token", None), ("add_source_bos", None), ("bos_token", 3)):
+    tokens: dict[str, object] = {
+        "decoder_start_token": None,
+        "add_source_bos": None,
+        "bos_token": 3,
+    }
+    for key, value in tokens.items():
         forged = _forged_export("config.json", {key: value})
         named = f"export's config has {key} = {value!r}"
         yield Case(named, f"{EXPORTED}/config.json", forged, CTRANSLATE2, True)
@@ -306,8 +318,9 @@ def _forged_export(name: str, changes: dict[str, object]) -> Mutation:
     return mutate
 
 
-def _named(body: Any, name: str) -> Any:
-    return body | {"sha256": body["sha256"] | {name: "0" * 64}}
+def _naming(name: str) -> Callable[[Any], Any]:
+    """Add a file to the digests of a manifest."""
+    return lambda body: body | {"sha256": body["sha256"] | {name: "0" * 64}}
 
 
 # Numbers of the config
@@ -480,35 +493,37 @@ def _numbers(kind: str, change: Callable[[list[int]], list[int]]) -> Mutation:
 
 
 def _shards() -> Iterator[Case]:
+    offsets: dict[str, Callable[[list[int]], list[int]]] = {
+        "fall": lambda numbers: [0, numbers[-1], *numbers[2:]],
+        "start at 1": lambda numbers: [1, *numbers[1:]],
+        "are beyond the file": lambda numbers: [*numbers[:-1], 2**63],
+        "wrap around": lambda numbers: [0, 2**64 - 1, *numbers[2:]],
+    }
+    manifests: dict[str, dict[str, object]] = {
+        "count": {"shards": [2**62]},
+        "counts": {"shards": [10**30]},
+        "no streams": {"streams": {}, "sha256": {}},
+        "version": {"format_version": 10**30},
+    }
     for command in (REPORT, EXPORT):
-        for name, change in (
-            ("fall", lambda numbers: [0, numbers[-1], *numbers[2:]]),
-            ("start at 1", lambda numbers: [1, *numbers[1:]]),
-            ("are beyond the file", lambda numbers: [*numbers[:-1], 2**63]),
-            ("wrap around", lambda numbers: [0, 2**64 - 1, *numbers[2:]]),
-        ):
+        for name, change in offsets.items():
             place = "data/valid/00000.source.offsets"
             named = f"{place}: {name}, {command[0]}"
             yield Case(named, place, _numbers("<u8", change), command, True)
         place = "data/valid/00000.source.ids"
         high = _numbers("<u2", lambda numbers: [60_000] * len(numbers))
         yield Case(f"{place}: no such ids, {command[0]}", place, high, command, True)
-        for name, value in (
-            ("count", {"shards": [2**62]}),
-            ("counts", {"shards": [10**30]}),
-            ("no streams", {"streams": {}, "sha256": {}}),
-            ("version", {"format_version": 10**30}),
-        ):
-            change = _with(lambda body, value=value: body | value)
-            place = "data/valid/manifest.json"
-            yield Case(f"{place}: {name}, {command[0]}", place, change, command, True)
+        place = "data/valid/manifest.json"
+        for name, changes in manifests.items():
+            named = f"{place}: {name}, {command[0]}"
+            yield Case(named, place, _updated(changes), command, True)
 
 
 # Bytes
 
 
 def _flipped(seed: int) -> Mutation:
-    def mutate(path: Path, _: Path) -> None:
+    def mutate(path: Path, _outside: Path) -> None:
         generator = random.Random(seed)
         content = bytearray(path.read_bytes())
         for _ in range(generator.randint(1, 4)):

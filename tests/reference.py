@@ -8,7 +8,8 @@ Array = NDArray[np.float64]
 
 def softmax(scores: Array) -> Array:
     powers = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
+    weights: Array = powers / powers.sum(axis=-1, keepdims=True)
+    return weights
 
 
 def attention(q: Array, k: Array, v: Array, allowed: NDArray[np.bool_] | None = None) -> Array:
@@ -16,7 +17,8 @@ def attention(q: Array, k: Array, v: Array, allowed: NDArray[np.bool_] | None = 
     scores = np.einsum("...tk,...sk->...ts", q, k) / np.sqrt(q.shape[-1])
     if allowed is not None:
         scores = np.where(allowed, scores, -np.inf)
-    return np.einsum("...ts,...sv->...tv", softmax(scores), v)
+    output: Array = np.einsum("...ts,...sv->...tv", softmax(scores), v)
+    return output
 
 
 def positional_encoding(pos: int, d_model: int) -> Array:
@@ -31,4 +33,6 @@ def positional_encoding(pos: int, d_model: int) -> Array:
 
 def layer_norm(x: Array, epsilon: float = 1e-6) -> Array:
     """With gain 1 and bias 0."""
-    return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + epsilon)
+    centred = x - x.mean(-1, keepdims=True)
+    normalised: Array = centred / np.sqrt(x.var(-1, keepdims=True) + epsilon)
+    return normalised

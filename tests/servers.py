@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -152,8 +152,8 @@ def start_serve(run: Path, directory: Path, *options: str) -> Iterator[Running]:
             text=True,
             env=os.environ | {"PYTHONUNBUFFERED": "1"},
         )
+    assert process.stdout is not None
     try:
-        assert process.stdout is not None
         line = process.stdout.readline()
         assert line.startswith("serving at http"), log.read_text()
         server = Running(
@@ -171,7 +171,7 @@ def start_serve(run: Path, directory: Path, *options: str) -> Iterator[Running]:
         process.stdout.close()
 
 
-def wait_for(condition: Any, seconds: float = 20) -> None:
+def wait_for(condition: Callable[[], object], seconds: float = 20) -> None:
     """Wait until a condition holds."""
     until = time.monotonic() + seconds
     while not condition():

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.model import Transformer
-from headwise.model.attention import MultiHeadAttention
+from headwise.model.layers import Layer
 from headwise.model.positions import sinusoids
 
 _EPSILON = 1e-6
@@ -56,23 +56,24 @@ class TorchTwin(nn.Module):
     def embed(self, ids: Tensor) -> Tensor:
         width = self.embedding.weight.shape[1]
         positions = sinusoids(ids.shape[1], width).to(self.embedding.weight.dtype)
-        return self.embedding(ids) * math.sqrt(width) + positions
+        embedded: Tensor = self.embedding(ids) * math.sqrt(width) + positions
+        return embedded
 
 
 def translated(ours: Transformer) -> dict[str, Tensor]:
     """Return our weights under torch's names."""
-    weights = {"embedding.weight": ours.output.weight}
+    weights: dict[str, Tensor] = {"embedding.weight": ours.output.weight}
     for side, stack in (("encoder", ours.encoder), ("decoder", ours.decoder)):
         for number, layer in enumerate(stack.layers):
+            assert isinstance(layer, Layer)
             there = f"transformer.{side}.layers.{number}"
             attentions = [("self_attn", layer.self_attention)]
             residuals = [layer.self_attention_residual]
-            if side == "decoder":
+            if layer.cross_attention is not None and layer.cross_attention_residual is not None:
                 attentions.append(("multihead_attn", layer.cross_attention))
                 residuals.append(layer.cross_attention_residual)
             residuals.append(layer.feed_forward_residual)
             for name, attention in attentions:
-                assert isinstance(attention, MultiHeadAttention)
                 weights[f"{there}.{name}.in_proj_weight"] = attention.in_projection.weight
                 weights[f"{there}.{name}.in_proj_bias"] = attention.in_projection.bias
                 weights[f"{there}.{name}.out_proj.weight"] = attention.out_projection.weight

@@ -1,32 +1,46 @@
-"""What is watched in a page that a server sends."""
+"""Check what a page does while a test uses it."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from playwright.sync_api import Page, expect
+from playwright.sync_api import ConsoleMessage, Dialog, Error, Page, Request, expect
 
-# A machine that is busy with something else is no reason to fail.
+# A busy machine must not fail a test.
 expect.set_options(timeout=20_000)
 
 
 @contextmanager
 def watched(page: Page, url: str) -> Iterator[None]:
-    """See that a page raises no error, opens no dialog and asks nobody but one server."""
-    troubles: list[str] = []
+    """Assert that a page raises no error, opens no dialog and sends requests to one server only."""
+    problems: list[str] = []
     own = re.compile(f"{re.escape(url)}|data:")
-    listeners = {
-        "pageerror": lambda error: troubles.append(f"error: {error}"),
-        "dialog": lambda dialog: (troubles.append("dialog"), dialog.dismiss()),
-        "request": lambda r: None if own.match(r.url) else troubles.append(f"request: {r.url}"),
-        "console": lambda m: troubles.append(m.text) if "Content Security" in m.text else None,
-    }
-    for event, listener in listeners.items():
-        page.on(event, listener)  # type: ignore[call-overload]
+
+    def on_error(error: Error) -> None:
+        problems.append(f"error: {error}")
+
+    def on_dialog(dialog: Dialog) -> None:
+        problems.append("dialog")
+        dialog.dismiss()
+
+    def on_request(request: Request) -> None:
+        if not own.match(request.url):
+            problems.append(f"request: {request.url}")
+
+    def on_console(message: ConsoleMessage) -> None:
+        if "Content Security" in message.text:
+            problems.append(message.text)
+
+    page.on("pageerror", on_error)
+    page.on("dialog", on_dialog)
+    page.on("request", on_request)
+    page.on("console", on_console)
     yield
-    for event, listener in listeners.items():
-        page.remove_listener(event, listener)
-    assert troubles == []
+    page.remove_listener("pageerror", on_error)
+    page.remove_listener("dialog", on_dialog)
+    page.remove_listener("request", on_request)
+    page.remove_listener("console", on_console)
+    assert problems == []
 
 
 def wait_until(page: Page, script: str, argument: object = None) -> None:

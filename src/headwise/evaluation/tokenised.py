@@ -32,7 +32,7 @@ def tokenised_bleu(
     hypotheses: Sequence[str], references: References, *, language: str = "en"
 ) -> TokenisedBleu:
     """Score detokenised text with the tokenizer's rules for its language."""
-    import sacremoses  # type: ignore[import-untyped]
+    import sacremoses
 
     check_corpus(hypotheses, references)
     tokenise = moses_tokenizer(language)
@@ -75,7 +75,7 @@ def split_compounds(line: str) -> str:
 
 def knows_language(language: str) -> bool:
     """Return whether Moses has rules for a language, by its two-letter code."""
-    from sacremoses.corpus import NonbreakingPrefixes  # type: ignore[import-untyped]
+    from sacremoses.corpus import NonbreakingPrefixes
 
     return language in NonbreakingPrefixes().available_langs.values()
 

@@ -91,7 +91,7 @@ def numbers(_: Path) -> Material:
 
 
 def _in_english(number: int) -> str:
-    from num2words import num2words  # type: ignore[import-untyped]
+    from num2words import num2words
 
     return str(num2words(number))
 

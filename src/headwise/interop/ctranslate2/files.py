@@ -58,7 +58,7 @@ class Manifest:
 def library() -> ModuleType:
     """Import CTranslate2, or say how to install it."""
     try:
-        import ctranslate2  # type: ignore[import-untyped]
+        import ctranslate2
     except ImportError as error:
         raise ConfigError(
             "CTranslate2 is not installed: pip install 'headwise[ctranslate2]'"

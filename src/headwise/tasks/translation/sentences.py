@@ -2,7 +2,7 @@
 
 import re
 
-from sentencex import segment  # type: ignore[import-untyped]
+from sentencex import segment
 
 from headwise.data import Subwords
 
