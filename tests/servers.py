@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self
@@ -24,6 +24,7 @@ from headwise.serving.limits import Limits
 from headwise.serving.models import ServedModel
 from headwise.serving.protocol import tls_context
 from headwise.serving.server import Server, listen, make_server
+from headwise.serving.task_api import TaskModel
 from headwise.tasks.translation.translator import Translator
 
 COMPUTE = ComputeThread()
@@ -105,7 +106,7 @@ class Running:
 
 @contextmanager
 def running(
-    models: list[ServedModel],
+    models: Sequence[ServedModel | TaskModel],
     *,
     limits: Limits | None = None,
     keys: Keys | None = None,

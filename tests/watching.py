@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from playwright.sync_api import ConsoleMessage, Dialog, Error, Page, Request, expect
+from playwright.sync_api import ConsoleMessage, Dialog, Error, Locator, Page, Request, expect
 
 # A busy machine must not fail a test.
 expect.set_options(timeout=20_000)
@@ -43,10 +43,17 @@ def watched(page: Page, url: str) -> Iterator[None]:
     assert problems == []
 
 
-def wait_until(page: Page, script: str, argument: object = None) -> None:
-    """Wait for a script to find something true.
+def text_of(locator: Locator) -> str:
+    """Return the text of an element, which may be hidden."""
+    text = locator.text_content()
+    assert text is not None
+    return text
 
-    Playwright's own way to wait evaluates text inside the page, which the page's policy forbids.
+
+def wait_until(page: Page, script: str, argument: object = None) -> None:
+    """Wait until a script returns something true.
+
+    Playwright's wait_for_function evaluates text inside the page, which the page's policy forbids.
     """
     for _ in range(400):
         if page.evaluate(script, argument):

@@ -1,9 +1,9 @@
 """A real browser for the pages: Debian's Chromium, driven by Playwright."""
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Protocol
 
 import pytest
 
@@ -16,10 +16,24 @@ from headwise.workflows.train import train
 from tests.small_runs import small_config, write_text
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Dialog, Page
 
-OpenPage = Callable[..., "Page"]
-"""The `open_page` fixture: a file to open, and what to emulate."""
+ColorScheme = Literal["light", "dark"]
+
+
+class OpenPage(Protocol):
+    """The `open_page` fixture: a file to open, and what to emulate."""
+
+    def __call__(
+        self,
+        path: Path,
+        *,
+        width: int = 1280,
+        has_touch: bool | None = None,
+        color_scheme: ColorScheme | None = None,
+        reduced_motion: Literal["reduce"] | None = None,
+    ) -> "Page": ...
+
 
 _ARGUMENTS = [
     "--no-sandbox",  # In a container there may be none to have.
@@ -32,8 +46,7 @@ _ARGUMENTS = [
 ]
 
 
-# As long as Playwright is there, no test in this thread could run an event loop of its own: so it
-# ends with each module.
+# While Playwright runs, no test in this thread can run an event loop: it stops after each module.
 @pytest.fixture(scope="module")
 def browser() -> Iterator["Browser"]:
     path = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -48,17 +61,35 @@ def browser() -> Iterator["Browser"]:
 
 @pytest.fixture
 def open_page(browser: "Browser") -> Iterator[OpenPage]:
-    """Open files; in the end, nothing may have gone wrong in them, or left them."""
-    contexts, problems, requests = [], [], []
+    """Open files; afterwards, assert that their pages had no problems and sent no requests."""
+    contexts: list[BrowserContext] = []
+    problems: list[str] = []
+    requests: list[str] = []
 
-    def open_file(path: Path, *, width: int = 1280, **emulate: object) -> "Page":
-        context = browser.new_context(viewport={"width": width, "height": 900}, **emulate)
+    def dismiss(dialog: "Dialog") -> None:
+        problems.append(dialog.message)
+        dialog.dismiss()
+
+    def open_file(
+        path: Path,
+        *,
+        width: int = 1280,
+        has_touch: bool | None = None,
+        color_scheme: ColorScheme | None = None,
+        reduced_motion: Literal["reduce"] | None = None,
+    ) -> "Page":
+        context = browser.new_context(
+            viewport={"width": width, "height": 900},
+            has_touch=has_touch,
+            color_scheme=color_scheme,
+            reduced_motion=reduced_motion,
+        )
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(5000)
         page.on("console", lambda message: problems.append(message.text))
         page.on("pageerror", lambda error: problems.append(str(error)))
-        page.on("dialog", lambda dialog: problems.append(dialog.message) or dialog.dismiss())
+        page.on("dialog", dismiss)
         page.on("request", lambda request: requests.append(request.url))
         page.goto(path.as_uri())
         requests.remove(path.as_uri())

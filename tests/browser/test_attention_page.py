@@ -10,6 +10,7 @@ from headwise.inspect.attention_page import render_attention
 from headwise.tasks.translation.translator import Translator
 from tests.browser.conftest import OpenPage
 from tests.decoder_only import TextReader
+from tests.watching import text_of
 
 HOSTILE = "</script><img src=x onerror=alert(1)> <b>&amp; ${1} '\""
 
@@ -34,9 +35,9 @@ def test_hostile_text_stays_text(
 ) -> None:
     page = open_page(page_file)
     assert page.locator("img, b, main script").count() == 0
-    assert HOSTILE in page.locator(".lead").text_content()
+    assert HOSTILE in text_of(page.locator(".lead"))
     assert page.title() == f"Attention: {record.source}"
-    pair = page.locator(".hw-pair").text_content()
+    pair = text_of(page.locator(".hw-pair"))
     assert record.source in pair
     assert record.target in pair
     words = page.locator(".hw-rows .hw-token").all_text_contents()

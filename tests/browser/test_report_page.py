@@ -3,16 +3,16 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from playwright.sync_api import Locator, Page
 
-from headwise.inspect.attention import AttentionRecord, attention_record
+from headwise.inspect.attention import AttentionRecord, Kind, attention_record
 from headwise.tasks.translation.translator import Translator
-from tests.browser.conftest import OpenPage
-from tests.watching import wait_until
+from tests.browser.conftest import ColorScheme, OpenPage
+from tests.watching import text_of, wait_until
 
-KINDS = {
+KINDS: dict[str, Kind] = {
     "Encoder-decoder attention": "cross",
     "Encoder self-attention": "encoder",
     "Decoder self-attention": "decoder",
@@ -29,29 +29,30 @@ def records(deep_run: Path, report_page: Path) -> list[AttentionRecord]:
     return [attention_record(translator, record["source"]) for record in data["records"]]
 
 
-def radio(page: Any, name: str) -> Any:
+def radio(page: Page, name: str) -> Locator:
     return page.get_by_role("radio", name=name)
 
 
-def shown_weights(page: Any) -> list[list[float | None]]:
+def shown_weights(page: Page) -> list[list[float | None]]:
     """The matrix as the page shows it, with None for what is hidden."""
-    return page.evaluate(
+    weights: list[list[float | None]] = page.evaluate(
         """() => [...document.querySelectorAll(".hw-scroll tbody tr")].map((row) =>
           [...row.querySelectorAll("td")].map((cell) => cell.title ? Number(cell.title) : null))"""
     )
+    return weights
 
 
-def shown_numbers(page: Any) -> list[str]:
+def shown_numbers(page: Page) -> list[str]:
     return page.locator(".hw-columns li .hw-number").all_text_contents()
 
 
-def without_future(kind: str, matrix: list[list[float]]) -> list[list[float | None]]:
+def without_future(kind: Kind, matrix: list[list[float]]) -> list[list[float | None]]:
     if kind != "decoder":
         return [list(row) for row in matrix]
     return [[w if c <= r else None for c, w in enumerate(row)] for r, row in enumerate(matrix)]
 
 
-def choices() -> Iterator[tuple[int, str, str, int, int]]:
+def choices() -> Iterator[tuple[int, str, Kind, int, int]]:
     """Different sentences, and every kind, layer and head at least once."""
     for sentence in (1, 4):
         for place, (name, kind) in enumerate(KINDS.items()):
@@ -93,7 +94,7 @@ def test_a_word_shows_what_it_looks_at_and_a_sentence_says_so(
         page.mouse.move(0, 0)
         numbers = shown_numbers(page)
         assert [float(n) for n in numbers] == pytest.approx(weights, abs=0.0051)
-        says = page.locator(".hw-says").text_content()
+        says = text_of(page.locator(".hw-says"))
         best = record.source_tokens[max(range(len(weights)), key=weights.__getitem__)].strip()
         best = "the end of the sentence" if best == "‹end›" else f"“{best}”"
         assert f"head 3 of layer 1 looks most at {best}" in says
@@ -114,10 +115,8 @@ def test_hovering_asks_and_leaving_returns(open_page: OpenPage, report_page: Pat
     assert page.locator(".hw-says").text_content() == before
     cell = page.locator(".hw-scroll tbody tr").nth(1).locator("td").nth(2)
     cell.hover()
-    assert (
-        f" {cell.get_attribute('title')} of their attention"
-        in page.locator(".hw-says").text_content()
-    )
+    says = text_of(page.locator(".hw-says"))
+    assert f" {cell.get_attribute('title')} of their attention" in says
     cell.click()
     page.mouse.move(0, 0)
     assert page.locator(".hw-rows input").nth(1).is_checked()
@@ -130,7 +129,7 @@ def test_the_keyboard_reaches_everything(open_page: OpenPage, report_page: Path)
     assert page.get_by_label("Sentence", exact=True).input_value() == "1"
 
     def focused() -> str:
-        return page.evaluate("document.activeElement.name || document.activeElement.className")
+        return str(page.evaluate("document.activeElement.name || document.activeElement.className"))
 
     page.keyboard.press("Tab")
     assert focused().endswith("kind")
@@ -148,7 +147,7 @@ def test_the_keyboard_reaches_everything(open_page: OpenPage, report_page: Path)
     assert focused().endswith("word")
     before = page.locator(".hw-says").text_content()
     page.keyboard.press("ArrowDown")
-    after = page.locator(".hw-says").text_content()
+    after = text_of(page.locator(".hw-says"))
     assert before != after
     assert "head 1 of layer 3" in after
     # What is focused can be seen to be.
@@ -162,7 +161,7 @@ def test_the_keyboard_reaches_everything(open_page: OpenPage, report_page: Path)
 
 def test_screen_readers_hear_names_and_changes(open_page: OpenPage, report_page: Path) -> None:
     page = open_page(report_page)
-    assert page.get_by_role("status").text_content().startswith("When it writes")
+    assert text_of(page.get_by_role("status")).startswith("When it writes")
     for name in ("Kind of attention", "Layer", "Head", "Writing"):
         assert page.get_by_role("group", name=name).count() == 1
     region = page.get_by_role("region", name="Encoder-decoder attention, the mean of all heads")
@@ -195,7 +194,7 @@ def test_no_page_is_wider_than_its_window(
     if width == 400:  # A finger chooses, too.
         page.locator(".hw-rows label").nth(2).tap()
         assert page.locator(".hw-rows input").nth(2).is_checked()
-        assert "hw-on" in page.locator(".hw-rows label").nth(2).get_attribute("class")
+        assert "hw-on" in (page.locator(".hw-rows label").nth(2).get_attribute("class") or "")
 
 
 CONTRASTS = """() => {
@@ -226,7 +225,7 @@ CONTRASTS = """() => {
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_every_text_can_be_read_in_light_and_dark(
-    open_page: OpenPage, report_page: Path, scheme: str
+    open_page: OpenPage, report_page: Path, scheme: ColorScheme
 ) -> None:
     page = open_page(report_page, color_scheme=scheme, reduced_motion="reduce")
     # Weights of every size, which the run at hand may not have.

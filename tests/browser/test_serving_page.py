@@ -18,6 +18,7 @@ from tests.watching import wait_until, watched
 @pytest.fixture(scope="module")
 def server(trained_run: Path) -> Iterator[Running]:
     (first,) = load_served([trained_run])
+    assert isinstance(first, ServedModel)
     model = ServedModel(
         name="first", translator=in_languages(first.translator, "en", "de"), card=first.card
     )
@@ -72,7 +73,9 @@ def test_the_newest_text_wins(page: Page) -> None:
     """An answer that comes late does not replace that of a later text."""
 
     def answer(route: Route) -> None:
-        if route.request.post_data_json["q"] == "ban":
+        request = route.request.post_data_json
+        assert request is not None
+        if request["q"] == "ban":
             page.wait_for_timeout(600)
         route.continue_()
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from headwise.cli import output
@@ -121,8 +122,8 @@ def test_text_without_unicode_loses_accents_not_letters(
         encoding = "ascii"
 
     lines: list[str] = []
-    monkeypatch.setattr(output.sys, "stdout", Ascii())
-    monkeypatch.setattr(output.click, "echo", lambda text, **_: lines.append(text))
+    monkeypatch.setattr(sys, "stdout", Ascii())
+    monkeypatch.setattr(click, "echo", lambda text, **_: lines.append(text))
     output.show("¿Dónde está el niño? “Sí” ± 走")
     assert lines == ['Donde esta el nino? "Si" +/- ?']
 

@@ -67,7 +67,7 @@ def test_without_a_test_set_the_samples_are_validation_pairs(run: Path, headwise
     directory = RunDirectory(run)
     pairs = len([line for line in page.splitlines() if line.startswith("<li><dl>")])
     assert pairs == 10
-    count = directory.config().model.count_parameters(Translator.load(run)._engine.model.vocab)
+    count = directory.config().model.count_parameters(Translator.load(run).model.vocab)
     assert (
         f"A Transformer of {count:,} parameters that translates text to text, trained for" in text
     )

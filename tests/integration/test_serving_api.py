@@ -258,10 +258,13 @@ def test_routes_parse_no_cookies_and_no_query(
 ) -> None:
     # Parsing a cookie full of backslashes takes seconds on some Pythons.
     parsed: list[str] = []
+
+    def parse(query: str, **_: object) -> list[tuple[str, str]]:
+        parsed.append(query)
+        return []
+
     monkeypatch.setattr("starlette.requests.cookie_parser", parsed.append)
-    monkeypatch.setattr(
-        "starlette.datastructures.parse_qsl", lambda query, **_: parsed.append(query) or []
-    )
+    monkeypatch.setattr("starlette.datastructures.parse_qsl", parse)
     for path in ("/healthz", "/v1/models"):
         assert server.ask("GET", f"{path}?a=b", headers={"Cookie": "a=b"})[0] == 200
     assert set(parsed) <= {""}
@@ -313,6 +316,7 @@ def test_ctranslate2_serves_all_but_attention(trained_run: Path, tmp_path: Path)
     shutil.copytree(trained_run, run)
     export(RunDirectory(run), None, "int8")
     (model,) = load_served([run], engine="ctranslate2", quantization="int8")
+    assert isinstance(model, ServedModel)
     with running([model]) as server:
         _, answer, _ = server.ask("GET", "/v1/models")
         assert (answer["models"][0]["name"], answer["models"][0]["attention"]) == (

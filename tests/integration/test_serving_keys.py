@@ -38,7 +38,7 @@ def guarded(trained_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Iter
     add_key(file, "bob")
     model, keys = served(trained_run), Keys(file)
     service = Service(Models([model]), Limits(), Metrics(), COMPUTE)
-    app = make_routes(service, Sessions(keys, TrustedProxies()))
+    app = make_routes(service, Sessions(keys, TrustedProxies()), [])
     routes = [(method, path) for path, methods in table(app.routes) for method in sorted(methods)]
     with running([model], keys=keys) as server:
         yield Guarded(server, key, routes)

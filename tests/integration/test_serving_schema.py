@@ -2,11 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
+from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 
 from tests.servers import Running, running, served
@@ -30,6 +32,7 @@ def ask_everything(server: Running, examples: int) -> list[str]:
     schema = schemathesis.openapi.from_url(f"{server.url}/openapi.json")
     asked = []
     for found in schema.get_all_operations():
+        assert isinstance(found, Ok), found
         operation = found.ok()
         for mode in GenerationMode:
             statuses = set()
@@ -43,7 +46,7 @@ def ask_everything(server: Running, examples: int) -> list[str]:
                 suppress_health_check=list(HealthCheck),
                 phases=(Phase.generate,),
             )
-            def check(case: schemathesis.Case) -> None:
+            def check(case: schemathesis.Case[Any]) -> None:
                 answer = case.call()
                 statuses.add(answer.status_code)  # noqa: B023
                 assert answer.status_code < 500, answer.text

@@ -246,13 +246,14 @@ def test_what_is_not_finite_stops_before_the_update(
     """At update 6: its checkpoint, the last at step 4, is left as it was."""
     config, run = small_config(), tmp_path / "run"
     forward = TrainingStep.forward
-    models = []
+    models: list[list[torch.Tensor]] = []
 
     def broken(self: TrainingStep, *ids: torch.Tensor) -> object:
         sums, count = forward(self, *ids)
         if self.training and len(models) == ESTIMATED + 5:
             bad = sums.smoothed * math.nan
             if where == "gradient":  # A finite loss whose gradient is not.
+                assert isinstance(self.model, Transformer)
                 bad = sums.smoothed + (self.model.output.weight * 0).sqrt().sum()
             sums = sums._replace(smoothed=bad)
         if self.training:

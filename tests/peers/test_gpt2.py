@@ -8,6 +8,7 @@ from headwise.config import Vocab
 from headwise.decoding import SearchSettings, beam_search
 from headwise.model import LanguageModel, Trace, build_model
 from headwise.model.layers import Layer
+from headwise.model.positions import LearnedPositions
 from tests.conftest import model_config
 
 transformers = pytest.importorskip("transformers", reason="`make peers` installs transformers")
@@ -58,11 +59,14 @@ def pair() -> tuple[LanguageModel, torch.nn.Module]:
 def copy_weights(theirs: torch.nn.Module, ours: LanguageModel) -> None:
     """Copy GPT-2's weights; its projections are stored transposed."""
     there = dict(theirs.named_parameters())
-    pairs = [
+    final_norm = ours.decoder.final_norm
+    assert final_norm is not None
+    assert isinstance(ours.positions, LearnedPositions)
+    pairs: list[tuple[str, Tensor]] = [
         ("wte.weight", ours.embedding.weight),
         ("wpe.weight", ours.positions.weight),
-        ("ln_f.weight", ours.decoder.final_norm.weight),
-        ("ln_f.bias", ours.decoder.final_norm.bias),
+        ("ln_f.weight", final_norm.weight),
+        ("ln_f.bias", final_norm.bias),
     ]
     for number, layer in enumerate(ours.decoder.layers):
         assert isinstance(layer, Layer)
@@ -108,10 +112,13 @@ def test_gradients_are_equal(pair: tuple[LanguageModel, torch.nn.Module]) -> Non
     ids = torch.randint(SIZE, (5, 17), generator=torch.Generator().manual_seed(1))
     for logits in (theirs(ids[:, :-1]).logits, ours(ids[:, :-1])):
         torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, 1:].flatten()).backward()
+    (layer, *_) = ours.decoder.layers
+    assert isinstance(layer, Layer)
+    assert isinstance(ours.positions, LearnedPositions)
     pairs = (
         (ours.embedding.weight, "transformer.wte.weight"),
         (ours.positions.weight, "transformer.wpe.weight"),
-        (ours.decoder.layers[0].feed_forward.inner.bias, "transformer.h.0.mlp.c_fc.bias"),
+        (layer.feed_forward.inner.bias, "transformer.h.0.mlp.c_fc.bias"),
     )
     for parameter, name in pairs:
         expected = theirs.get_parameter(name).grad
@@ -130,7 +137,9 @@ def test_greedy_generation_is_equal(
     found = beam_search(
         ours.step, ours.start(prompts), prompts[:, -1], limits, settings, ours.vocab
     )
-    generated = theirs.generate(
+    generate = theirs.generate
+    assert callable(generate)
+    generated = generate(
         prompts,
         attention_mask=torch.ones_like(prompts),
         max_new_tokens=steps,

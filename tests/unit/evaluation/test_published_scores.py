@@ -56,13 +56,15 @@ def test_bleu_is_what_mteval_v13a_printed(fixtures: Path) -> None:
 
 def test_tokens_and_bleu_are_what_moses_own_scripts_made(fixtures: Path) -> None:
     folder = fixtures / "wmt15_mteval"
-    raw = [folder / f"newstest-2015-100sents.en-ru.{side}.ru" for side in ("google", "ref")]
+    hypotheses, reference = (
+        folder / f"newstest-2015-100sents.en-ru.{side}.ru" for side in ("google", "ref")
+    )
     tokenise = moses_tokenizer("ru")
-    for plain, tokenised in zip(raw, (folder / "google.ru", folder / "ref.ru"), strict=True):
-        lines, (expected,) = read_corpus(plain, [tokenised])
+    for plain, tokenised in ((hypotheses, "google.ru"), (reference, "ref.ru")):
+        lines, (expected,) = read_corpus(plain, [folder / tokenised])
         assert [tokenise(line) for line in lines] == expected
     # The README beside them: BLEU = 23.17, 53.8/29.6/17.6/10.3 (hyp_len=1989, ref_len=1852).
-    found = scored(*raw, "ru").tokenised.plain
+    found = scored(hypotheses, reference, "ru").tokenised.plain
     assert round(found.value, 2) == 23.17
     assert [round(p, 1) for p in found.precisions] == [53.8, 29.6, 17.6, 10.3]
     assert (found.hypothesis_length, found.reference_length) == (1989, 1852)

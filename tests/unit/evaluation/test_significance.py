@@ -2,10 +2,11 @@
 
 import json
 import random
+from collections.abc import Iterable, Sequence
 
 import pytest
 import sacrebleu
-from sacrebleu.significance import PairedTest
+from sacrebleu.significance import PairedTest, Result
 
 from headwise.errors import DataError
 from headwise.evaluation import bleu, compare, comparison_table
@@ -49,12 +50,21 @@ GOOD, ALIKE, BAD = (
 )
 
 
+def figures(results: Iterable[str | Result]) -> list[tuple[object, ...]]:
+    """Return sacreBLEU's score, p-value, mean and margin of each system."""
+    found: list[tuple[object, ...]] = []
+    for result in results:
+        assert isinstance(result, Result)
+        found.append((result.score, result.p_value, result.mean, result.ci))
+    return found
+
+
 @pytest.mark.parametrize("environment", [None, "7"])
 def test_the_test_is_sacrebleus_with_its_usual_seed(
     environment: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("SACREBLEU_SEED", raising=False)
-    systems = [("good", GOOD), ("alike", ALIKE), ("bad", BAD)]
+    systems: list[tuple[str, Sequence[str]]] = [("good", GOOD), ("alike", ALIKE), ("bad", BAD)]
     metrics = {"BLEU": sacrebleu.BLEU(), "chrF2": sacrebleu.CHRF()}
     signatures, expected = PairedTest(systems, metrics, [REFERENCE], "bs", 200)()
     if environment is not None:
@@ -63,10 +73,10 @@ def test_the_test_is_sacrebleus_with_its_usual_seed(
     assert [system.name for system in found.systems] == expected["System"]
     assert [
         (s.bleu, s.bleu_p, s.bleu_interval.mean, s.bleu_interval.margin) for s in found.systems
-    ] == [(r.score, r.p_value, r.mean, r.ci) for r in expected["BLEU"]]
+    ] == figures(expected["BLEU"])
     assert [
         (s.chrf, s.chrf_p, s.chrf_interval.mean, s.chrf_interval.margin) for s in found.systems
-    ] == [(r.score, r.p_value, r.mean, r.ci) for r in expected["chrF2"]]
+    ] == figures(expected["chrF2"])
     assert found.bleu_signature == str(signatures["BLEU"])
     assert found.chrf_signature == str(signatures["chrF2"])
     assert "bs:200|seed:12345|" in found.bleu_signature

@@ -297,7 +297,7 @@ def test_every_colour_stands_out_from_its_ground(palette: tuple[str, ...], groun
 
 
 # Machado, Oliveira and Fernandes 2009: what a colour looks like, on linear RGB.
-SIGHT = {
+SIGHT: dict[str, list[tuple[float, float, float]]] = {
     "all cones": [(1, 0, 0), (0, 1, 0), (0, 0, 1)],
     "protanopia": [
         (0.152286, 1.052583, -0.204868),

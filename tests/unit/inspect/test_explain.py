@@ -39,7 +39,8 @@ def test_the_walk_computes_what_the_model_computes(causal: bool) -> None:
         torch.randn(5, width, generator=generator, dtype=torch.float64) for width in (3, 3, 7)
     )
     found = tables({"Q": q.tolist(), "K": k.tolist(), "V": v.tolist(), "causal": causal})
-    expected = attention(*(t[None, None] for t in (q, k, v)), Allowed(causal=causal))[0, 0]
+    allowed = Allowed(causal=causal)
+    expected = attention(q[None, None], k[None, None], v[None, None], allowed)[0, 0]
     torch.testing.assert_close(torch.tensor(found["Z"], dtype=torch.float64), expected)
 
 

@@ -18,7 +18,7 @@ from headwise.errors import CheckpointError, ConfigError, RequestError, UnsafeFi
 from headwise.interop.ctranslate2 import export as export_module
 from headwise.interop.ctranslate2.engine import CTranslate2Engine
 from headwise.interop.ctranslate2.export import export, export_directory
-from headwise.interop.ctranslate2.spec import SINUSOIDS, largest_file
+from headwise.interop.ctranslate2.spec import SINUSOIDS, largest_file, make_spec
 from headwise.model import Transformer
 from headwise.runs.checkpoint import write_checkpoint
 from headwise.runs.directory import RunDirectory
@@ -330,7 +330,6 @@ def test_an_export_that_computes_something_else_is_not_written(
     run = make()
     kept = export(run).directory / "model.bin"
     before = kept.read_bytes()
-    make_spec = export_module.make_spec
 
     def wrong(*arguments: object) -> object:
         spec = make_spec(*arguments)  # type: ignore[arg-type]
@@ -357,12 +356,12 @@ def test_a_damaged_export_is_named(make: MakeRun) -> None:
         CTranslate2Engine.load(directory)
     manifest = directory / "manifest.json"
     body = json.loads(manifest.read_text("utf-8"))
-    for content, complaint in (
+    for damaged, complaint in (
         (json.dumps(body | {"format_version": 2}), "format_version is 2, and this Headwise reads"),
         (json.dumps({"sha256": 3}), "manifest.json: damaged: not a manifest"),
         ("{", "manifest.json: damaged: not JSON"),
     ):
-        manifest.write_text(content)
+        manifest.write_text(damaged)
         with pytest.raises(CheckpointError, match=complaint):
             CTranslate2Engine.load(directory)
     manifest.unlink()

@@ -1,4 +1,5 @@
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -16,10 +17,15 @@ B, H, K, KV = 2, 3, 5, 7
 CAUSAL, NOTHING_HIDDEN = Allowed(causal=True), Allowed()
 
 
-def operands(queries: int, keys: int, dtype: torch.dtype = torch.float64) -> list[Tensor]:
+def operands(
+    queries: int, keys: int, dtype: torch.dtype = torch.float64
+) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
-    shapes = ((B, H, queries, K), (B, H, keys, K), (B, H, keys, KV))
-    return [torch.randn(s, generator=generator, dtype=dtype, requires_grad=True) for s in shapes]
+    q, k, v = (
+        torch.randn(shape, generator=generator, dtype=dtype, requires_grad=True)
+        for shape in ((B, H, queries, K), (B, H, keys, K), (B, H, keys, KV))
+    )
+    return q, k, v
 
 
 def padded(keys: int, causal: bool = False) -> Allowed:
@@ -28,7 +34,7 @@ def padded(keys: int, causal: bool = False) -> Allowed:
     return Allowed(keys=real, causal=causal)
 
 
-def gradients(output: Tensor, inputs: list[Tensor]) -> list[Tensor]:
+def gradients(output: Tensor, inputs: Sequence[Tensor]) -> list[Tensor]:
     weights = torch.linspace(-1, 1, output.numel(), dtype=output.dtype).view_as(output)
     return list(torch.autograd.grad((output * weights).sum(), inputs))
 
@@ -51,9 +57,8 @@ def test_fused_equals_explicit_equals_numpy(keys: int, hidden: str) -> None:
     fused = attention(*inputs, allowed)
     mask = allowed.mask(queries, keys, torch.device("cpu"))
     explicit = explicit_attention(*inputs, mask)
-    expected = reference.attention(
-        *(t.detach().numpy() for t in inputs), None if mask is None else mask.numpy()
-    )
+    q, k, v = (t.detach().numpy() for t in inputs)
+    expected = reference.attention(q, k, v, None if mask is None else mask.numpy())
     assert fused.shape == (B, H, queries, KV)
     np.testing.assert_allclose(explicit.detach().numpy(), expected, rtol=0, atol=1e-12)
     np.testing.assert_allclose(fused.detach().numpy(), expected, rtol=0, atol=1e-12)
@@ -99,9 +104,9 @@ def test_the_gradient_of_short_attention_is_the_functions_slope() -> None:
 
 def test_single_precision_is_as_good_as_single_precision_gets() -> None:
     for keys in (11, 37, LONGEST + 3):
-        inputs = operands(13, keys)
-        exact = attention(*inputs, NOTHING_HIDDEN)
-        single = attention(*(t.float() for t in inputs), NOTHING_HIDDEN)
+        q, k, v = operands(13, keys)
+        exact = attention(q, k, v, NOTHING_HIDDEN)
+        single = attention(q.float(), k.float(), v.float(), NOTHING_HIDDEN)
         torch.testing.assert_close(single, exact.float(), rtol=0, atol=1e-5)
 
 
@@ -220,7 +225,7 @@ def test_multi_head_attention_is_the_formula_head_by_head(layer: MultiHeadAttent
     wq, wk, wv = np.split(weight, [H * K, 2 * H * K])
     bq, bk, bv = np.split(bias, [H * K, 2 * H * K])
 
-    def expected(source: Tensor) -> np.ndarray:
+    def expected(source: Tensor) -> reference.Array:
         heads = []
         for head in range(H):
             k, v = slice(head * K, (head + 1) * K), slice(head * KV, (head + 1) * KV)
@@ -232,7 +237,8 @@ def test_multi_head_attention_is_the_formula_head_by_head(layer: MultiHeadAttent
                 )
             )
         wo, bo = (p.detach().numpy() for p in layer.out_projection.parameters())
-        return np.concatenate(heads, axis=-1) @ wo.T + bo
+        output: reference.Array = np.concatenate(heads, axis=-1) @ wo.T + bo
+        return output
 
     ours = layer(x, NOTHING_HIDDEN).detach().numpy()
     np.testing.assert_allclose(ours, expected(x), atol=1e-12)

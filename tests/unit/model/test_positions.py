@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
 from headwise.errors import DataError
 from headwise.model.positions import LearnedPositions, SinusoidalPositions, sinusoids
@@ -28,7 +29,7 @@ def test_a_shift_is_a_linear_function_of_the_encoding() -> None:
 
 def test_another_thread_may_ask_for_less_at_the_same_time() -> None:
     class Overtaken(SinusoidalPositions):
-        def __setattr__(self, name: str, value: object) -> None:
+        def __setattr__(self, name: str, value: Tensor | nn.Module) -> None:
             if name == "table":
                 value = self.table  # Another thread's.
             super().__setattr__(name, value)

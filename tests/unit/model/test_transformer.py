@@ -5,19 +5,34 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from headwise.config import Config, ModelConfig, Vocab
 from headwise.errors import ConfigError, DataError
 from headwise.model import Allowed, State, Trace, Transformer
 from headwise.model.cache import KeyValueCache
 from headwise.model.dropout import dropout
-from headwise.model.layers import FeedForward, Residual, Stack
+from headwise.model.layers import FeedForward, Layer, Residual, Stack
+from headwise.model.positions import LearnedPositions
 from headwise.training import TrainingStep
 from tests import reference
 from tests.conftest import VOCAB, make_batch, model_config
 
 Build = Callable[..., Transformer]
+
+
+def layers(stack: Stack) -> list[Layer]:
+    found = [layer for layer in stack.layers if isinstance(layer, Layer)]
+    assert len(found) == len(stack.layers)
+    return found
+
+
+def learned(positions: nn.Module) -> nn.Parameter:
+    """Return the table of learned positions."""
+    assert isinstance(positions, LearnedPositions)
+    return positions.weight
+
+
 VARIANTS: list[dict[str, object]] = [
     {},
     {"norm_order": "pre"},
@@ -140,7 +155,7 @@ def test_rows_that_share_a_source_see_their_own_past_alone(build: Build, padded:
             staying = staying[1:]
         followed = numbers(before, staying.shape[0] * width)
         rows = staying.repeat_interleave(width) * before + followed
-        new = 4 + numbers(src.max().item() - 4, rows.shape[0])
+        new = 4 + numbers(int(src.max()) - 4, rows.shape[0])
         tokens, sources = torch.cat((tokens[rows], new[:, None]), 1), sources[rows]
         state = state.select(rows, width)
     # Each row with a cache of its own again.
@@ -302,14 +317,20 @@ def test_cross_attention_keys_are_computed_once(
     build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     model = build().eval()
-    attention = model.decoder.layers[0].cross_attention
-    calls: list[int] = []
-    original = attention.keys_values
-    monkeypatch.setattr(attention, "keys_values", lambda m: (calls.append(1), original(m))[1])
+    attention = layers(model.decoder)[0].cross_attention
+    assert attention is not None
+    original, calls = attention.keys_values, 0
+
+    def counted(memory: Tensor) -> tuple[Tensor, Tensor]:
+        nonlocal calls
+        calls += 1
+        return original(memory)
+
+    monkeypatch.setattr(attention, "keys_values", counted)
     state = model.start(make_batch()[0])
     for _ in range(3):
         _, state = model.step(torch.full((5,), 7), state)
-    assert len(calls) == 1
+    assert calls == 1
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
@@ -472,11 +493,12 @@ def test_first_weights_have_the_documented_spread() -> None:
         model.output.weight,
         model.source_embedding.weight,
         model.target_embedding.weight,
-        model.source_positions.weight,
-        model.target_positions.weight,
+        learned(model.source_positions),
+        learned(model.target_positions),
     ):
         assert table.std().item() == pytest.approx(512**-0.5, rel=0.02)
-    layer = model.decoder.layers[0]
+    layer = layers(model.decoder)[0]
+    assert layer.cross_attention is not None
     glorot = [
         *layer.self_attention.in_projection.weight.split(512),
         layer.self_attention.out_projection.weight,
@@ -499,11 +521,11 @@ def test_each_side_learns_positions_of_its_own(build: Build) -> None:
     memory = model.encode(src, Allowed())
     hidden = model.hidden(src, tgt_in)
     with torch.no_grad():
-        model.target_positions.weight.mul_(2)
+        learned(model.target_positions).mul_(2)
     assert torch.equal(model.encode(src, Allowed()), memory)
     assert not torch.allclose(model.hidden(src, tgt_in), hidden)
     with torch.no_grad():
-        model.source_positions.weight.mul_(2)
+        learned(model.source_positions).mul_(2)
     assert not torch.allclose(model.encode(src, Allowed()), memory)
 
 

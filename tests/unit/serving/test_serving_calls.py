@@ -1,6 +1,7 @@
 """Small calls in turns with the searches."""
 
 import asyncio
+import functools
 import threading
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -56,9 +57,8 @@ async def closed(calls: Calls, client: str = "gate") -> tuple[Gate, "asyncio.Tas
 
 def test_results_are_in_the_order_of_the_calls(compute: ComputeThread) -> None:
     async def test(calls: Calls, _: ComputeThread) -> None:
-        assert await calls.results([lambda n=n: n * n for n in range(9)], "a") == [
-            n * n for n in range(9)
-        ]
+        squares = [functools.partial(pow, n, 2) for n in range(9)]
+        assert await calls.results(squares, "a") == [n * n for n in range(9)]
         assert await calls.results([], "a") == []
 
     run(test, compute)

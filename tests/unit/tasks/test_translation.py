@@ -253,7 +253,7 @@ def test_the_recipes_search_is_used_unless_told_otherwise(translator: Translator
     assert translator.settings(beam=2, alpha=1.5, nbest=3).beam == 3
     for wrong in ({"beam": 0}, {"nbest": 0}, {"alpha": -1.0}, {"alpha": 11.0}, {"alpha": math.nan}):
         with pytest.raises(RequestError, match="at least|must be a number"):
-            translator.translate(["bana"], **wrong)  # type: ignore[arg-type]
+            translator.translate(["bana"], **wrong)
     with pytest.raises(RequestError, match="NUL"):
         translator.translate(["ba\0na"])
 
@@ -419,25 +419,22 @@ def test_odd_spaces_do_not_upset_the_splitter(space: str) -> None:
     assert "".join(split_sentences(text, "en")) == text
 
 
-def near(hypothesis: Hypothesis) -> Hypothesis:
-    """Compare equal to what differs by rounding alone."""
-    log_prob, score = (pytest.approx(each) for each in (hypothesis.log_prob, hypothesis.score))
-    return Hypothesis(hypothesis.ids, log_prob, score)
-
-
 def test_sentences_that_come_one_after_the_other_are_translated_as_all_at_once() -> None:
     engine, inputs = TorchEngine(lively_model().double(), batch_size=2), sources(20)
     settings = SearchSettings(nbest=2)
-    search, found = engine.search(settings, 10), {}
+    search = engine.search(settings, 10)
+    found: dict[int, list[Hypothesis]] = {}
     coming = iter(enumerate(inputs))
     while len(found) < 20:
         if newcomers := dict(itertools.islice(coming, 3)):
             search.add(newcomers)
         found.update(search.advance())
     expected = engine.translate(inputs, settings, 10)
-    assert [found[number] for number in range(20)] == [
-        [near(each) for each in hypotheses] for hypotheses in expected
-    ]
+    for number in range(20):
+        for ours, theirs in zip(found[number], expected[number], strict=True):
+            assert ours.ids == theirs.ids
+            assert ours.log_prob == pytest.approx(theirs.log_prob)
+            assert ours.score == pytest.approx(theirs.score)
 
 
 def test_rows_that_nobody_takes_over_do_not_grow() -> None:

