@@ -11,6 +11,7 @@ from playwright.sync_api import Browser, Page, Route, expect
 from headwise.serving.keys import Keys, add_key
 from headwise.serving.models import ServedModel
 from headwise.workflows.serve import load_served
+from tests.browser.conftest import ColorScheme
 from tests.servers import Running, in_languages, running, served
 from tests.watching import wait_until, watched
 
@@ -104,7 +105,7 @@ def test_alternatives_and_confidence(page: Page, server: Running) -> None:
     last = tokens.last
     expect(last).to_be_focused()
     expect(page.locator("#token-says")).to_contain_text("%")
-    assert last.get_attribute("aria-label").endswith("%")  # type: ignore[union-attr]
+    expect(last).to_have_attribute("aria-label", re.compile("%$"))
     page.fill("#source", "Ban dora.\nKuti bun.")
     expect(page.locator("#alternatives .of")).to_have_count(2)
 
@@ -344,8 +345,9 @@ def test_forced_colours_keep_selection_and_confidence_visible(page: Page) -> Non
 def test_nothing_overflows_the_window(page: Page) -> None:
     page.fill("#source", "ban dora kuti " + "x" * 200)
     expect(page.locator("#explorer .hw-words")).to_be_visible()
-    for scheme, colour in (("light", "rgb(246, 248, 250)"), ("dark", "rgb(18, 22, 28)")):
-        page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+    colours: dict[ColorScheme, str] = {"light": "rgb(246, 248, 250)", "dark": "rgb(18, 22, 28)"}
+    for scheme, colour in colours.items():
+        page.emulate_media(color_scheme=scheme)
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == colour
         for width in (320, 390, 768, 1200, 2560):
             page.set_viewport_size({"width": width, "height": 800})

@@ -1,6 +1,7 @@
 """The model learns: sequences copied and reversed, on sequences it has never seen."""
 
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
@@ -48,14 +49,14 @@ def greedy(model: Transformer, src: Tensor, length: int) -> Tensor:
         ("copy", "pre", 4),
     ],
 )
-def test_a_task_is_learned(task: str, norm_order: str, seed: int) -> None:
+def test_a_task_is_learned(task: str, norm_order: Literal["post", "pre"], seed: int) -> None:
     torch.manual_seed(seed)
     config = ModelConfig(
         d_model=48,
         d_ff=96,
         num_layers=2,
         num_heads=4,
-        norm_order=norm_order,  # type: ignore[arg-type]
+        norm_order=norm_order,
     )
     settings = TrainConfig(
         schedule="linear", peak_rate=4e-3, warmup_steps=50, max_steps=300, seed=seed

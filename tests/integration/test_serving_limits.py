@@ -58,11 +58,11 @@ def head(server: Running, path: str = "/v1/translate", **headers: object) -> byt
     return ("\r\n".join(lines) + "\r\n\r\n").encode()
 
 
-def body(q: str, **fields: object) -> bytes:
+def body(q: str | list[str], **fields: object) -> bytes:
     return json.dumps({"q": q, **fields}).encode()
 
 
-def post(server: Running, q: str, **fields: object) -> bytes:
+def post(server: Running, q: str | list[str], **fields: object) -> bytes:
     content = body(q, **fields)
     sent = head(server, Content_Type="application/json", Content_Length=len(content))
     return sent + content
@@ -320,7 +320,7 @@ def test_a_full_queue_refuses_more(trained_run: Path) -> None:
             connection.sendall(post(server, "ban", alpha=number, min_length=20))
             wait_for(lambda: b'waiting_sentences{model="run"} 0.0' in metrics(server))
         # One more than are searched at once must wait.
-        connections[0].sendall(post(server, ["ban", "kan", "dora"], alpha=5))  # type: ignore[arg-type]
+        connections[0].sendall(post(server, ["ban", "kan", "dora"], alpha=5))
         wait_for(lambda: b'waiting_sentences{model="run"} 3.0' in metrics(server))
         assert steps.count > 0
         status, answer, headers = server.ask("POST", "/v1/translate", {"q": "kun", "alpha": 5})

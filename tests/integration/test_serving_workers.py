@@ -8,7 +8,7 @@ import resource
 import signal
 import socket
 import threading
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +37,7 @@ from headwise.serving.worker import (
 from headwise.serving.worker_process import WorkerProcess
 from headwise.serving.workers import Workers, WorkerSearch
 from headwise.tasks.translation.engine import LostError
-from headwise.tasks.translation.torch_engine import TorchEngine
+from headwise.tasks.translation.torch_engine import TorchEngine, TorchSearch
 from headwise.tasks.translation.translator import Translator
 from tests.conftest import Headwise, model_config
 from tests.servers import Running, running, served, start_serve, wait_for
@@ -202,15 +202,19 @@ def test_a_killed_worker_is_replaced(run: Run) -> None:
 
 
 def test_the_exit_code_of_a_worker_is_logged(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    logged: list[tuple[str, object]] = []
-    monkeypatch.setattr("headwise.serving.workers.log", lambda *a, **b: logged.append((*a, b)))
+    logged: list[tuple[str, dict[str, Any]]] = []
+
+    def log(event: str, **fields: Any) -> None:
+        logged.append((event, fields))
+
+    monkeypatch.setattr("headwise.serving.workers.log", log)
 
     async def test(workers: Workers) -> None:
         first, second = workers.processes
         first.transport.write(b"\0\0\0\1?")  # Not a message.
         second.process.kill()
         await until(lambda: len(logged) == 2)
-        codes = [fields["code"] for _, fields in logged]  # type: ignore[index]
+        codes = [fields["code"] for _, fields in logged]
         assert sorted(codes) == [-signal.SIGKILL, 1]
         assert {event for event, _ in logged} == {"a worker has ended"}
 
@@ -355,17 +359,21 @@ def test_a_worker_that_ends_before_it_is_ready_is_an_error(
         pass
 
 
-class Broken:
+class FailingSearch(TorchSearch):
+    def add(self, sources: Mapping[int, list[int]]) -> None:
+        raise ValueError("a bug")
+
+
+class FailingEngine(TorchEngine):
     """An engine whose searches fail."""
 
-    def search(self, *_: object) -> "Broken":
-        return self
-
-    def accepts(self, newcomers: int) -> bool:
-        return True
-
-    def add(self, sources: dict[int, list[int]]) -> None:
-        raise ValueError("a bug")
+    def search(
+        self,
+        settings: SearchSettings,
+        max_extra_tokens: int,
+        on_ready: Callable[[], None] = lambda: None,
+    ) -> TorchSearch:
+        return FailingSearch(self, settings, max_extra_tokens)
 
 
 class Talk:
@@ -405,8 +413,8 @@ def worker(many_files: None, models: dict[str, Transformer]) -> Iterator[Talk]:
     ours, low = socket.socketpair()
     theirs = socket.socket(fileno=fcntl.fcntl(low, fcntl.F_DUPFD, HIGH))
     low.close()
-    engines = {"good": TorchEngine(models["tied"]), "bad": Broken()}
-    worker = Worker(theirs, engines)  # type: ignore[arg-type]
+    model = models["tied"]
+    worker = Worker(theirs, {"good": TorchEngine(model), "bad": FailingEngine(model)})
     thread = threading.Thread(target=worker.run)
     thread.start()
     yield Talk(ours)

@@ -13,6 +13,7 @@ import pytest
 import sacrebleu
 import torch
 import torch.nn.functional as F
+from torch import nn
 
 from headwise.config import Config, Vocab
 from headwise.data import ParallelFiles, TokenShards, TsvFile, prepare
@@ -258,15 +259,14 @@ def test_what_is_not_finite_stops_before_the_update(
             sums = sums._replace(smoothed=bad)
         if self.training:
             models.append([p.detach().clone() for p in self.parameters()])
-            self.weights = list(self.parameters())  # type: ignore[assignment]
         return sums, count
 
     monkeypatch.setattr(TrainingStep, "forward", broken)
     steps: list[TrainingStep] = []
     make = TrainingStep.__init__
 
-    def remember(self: TrainingStep, *args: object, **kwargs: object) -> None:
-        make(self, *args, **kwargs)  # type: ignore[arg-type]
+    def remember(self: TrainingStep, model: nn.Module, *, label_smoothing: float) -> None:
+        make(self, model, label_smoothing=label_smoothing)
         steps.append(self)
 
     monkeypatch.setattr(TrainingStep, "__init__", remember)

@@ -1,4 +1,5 @@
 import random
+from typing import Literal
 
 import pytest
 
@@ -21,8 +22,10 @@ def subwords() -> Subwords:
 
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
-def test_learning_gives_the_size_and_the_special_ids_asked_for(kind: str) -> None:
-    learned = Subwords.learn(lines(), DataConfig(vocab_size=300, subwords=kind))  # type: ignore[arg-type]
+def test_learning_gives_the_size_and_the_special_ids_asked_for(
+    kind: Literal["bpe", "unigram"],
+) -> None:
+    learned = Subwords.learn(lines(), DataConfig(vocab_size=300, subwords=kind))
     assert len(learned) == 300
     assert learned.tokens([Vocab.pad, Vocab.unk, Vocab.bos, Vocab.eos]) == [
         "<pad>",

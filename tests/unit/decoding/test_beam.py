@@ -3,6 +3,7 @@
 import itertools
 import math
 from dataclasses import dataclass
+from typing import Literal, TypedDict, Unpack
 
 import pytest
 import torch
@@ -27,6 +28,8 @@ from headwise.errors import CheckpointError
 VOCAB = Vocab.shared(9)
 EOS, A, B = VOCAB.eos, 4, 5
 
+Penalty = Literal["gnmt", "power"]
+Stop = Literal["bound", "count"]
 Probabilities = dict[tuple[int, ...], dict[int, float]]
 """The probabilities of next tokens after each prefix."""
 
@@ -81,14 +84,25 @@ def starts(limits: Tensor) -> Tensor:
     return torch.full_like(limits, VOCAB.start)
 
 
-def search(table: Table, limit: int = 10, **settings: object) -> list[list[Hypothesis]]:
+class Settings(TypedDict, total=False):
+    """The fields of SearchSettings."""
+
+    beam: int
+    alpha: float
+    penalty: Penalty
+    stop: Stop
+    nbest: int
+    min_length: int
+
+
+def search(table: Table, limit: int = 10, **settings: Unpack[Settings]) -> list[list[Hypothesis]]:
     limits = torch.full((len(table.tables),), limit)
     return beam_search(
         table.step,
         table.start(),
         starts(limits),
         limits,
-        SearchSettings(**settings),  # type: ignore[arg-type]
+        SearchSettings(**settings),
         VOCAB,
     )
 
@@ -178,10 +192,10 @@ def random_table(limit: int, generator: torch.Generator) -> Probabilities:
 
 @pytest.mark.parametrize("seed", range(5))
 @pytest.mark.parametrize("penalty", ["gnmt", "power"])
-def test_an_exhaustive_beam_is_brute_force(seed: int, penalty: str) -> None:
+def test_an_exhaustive_beam_is_brute_force(seed: int, penalty: Penalty) -> None:
     limit = 3
     table = random_table(limit, torch.Generator().manual_seed(seed))
-    settings = SearchSettings(beam=40, alpha=0.8, penalty=penalty, nbest=10)  # type: ignore[arg-type]
+    settings = SearchSettings(beam=40, alpha=0.8, penalty=penalty, nbest=10)
     model = Table(7, [table])
     limits = torch.tensor([limit])
     found = beam_search(model.step, model.start(), starts(limits), limits, settings, VOCAB)[0]
@@ -241,11 +255,11 @@ def test_pad_and_bos_are_never_output_but_keep_their_probability() -> None:
 
 @pytest.mark.parametrize("stop", ["bound", "count"])
 @pytest.mark.parametrize("beam", [1, 4])
-def test_nan_logits_end_a_search(beam: int, stop: str) -> None:
+def test_nan_logits_end_a_search(beam: int, stop: Stop) -> None:
     def step(ids: Tensor, state: Prefixes) -> tuple[Tensor, Prefixes]:
         return torch.full((ids.shape[0], 9), math.nan), state
 
-    settings = SearchSettings(beam=beam, stop=stop)  # type: ignore[arg-type]
+    settings = SearchSettings(beam=beam, stop=stop)
     state, limits = Prefixes([(), ()]), torch.tensor([5, 7])
     with pytest.raises(CheckpointError, match="logits are NaN: its weights are damaged"):
         beam_search(step, state, starts(limits), limits, settings, VOCAB)
@@ -301,10 +315,10 @@ def test_normalisers_equal_torchs_for_any_number_of_rows() -> None:
 
 
 @pytest.mark.parametrize("stop", ["bound", "count"])
-def test_sentences_added_later_are_searched_as_if_alone(stop: str) -> None:
+def test_sentences_added_later_are_searched_as_if_alone(stop: Stop) -> None:
     generator = torch.Generator().manual_seed(7)
     tables = [random_table(6, generator) for _ in range(9)]
-    settings = SearchSettings(beam=3, nbest=3, alpha=2.0, stop=stop, min_length=1)  # type: ignore[arg-type]
+    settings = SearchSettings(beam=3, nbest=3, alpha=2.0, stop=stop, min_length=1)
     limits = torch.tensor([6, 2, 6, 5, 6, 1, 6, 6, 4])
     prefixes: list[list[int]] = [[] for _ in range(9)]
     prefixes[2], prefixes[6] = [5, 6], [4]
@@ -356,9 +370,9 @@ def test_a_dropped_sentence_leaves_the_search() -> None:
 
 
 @pytest.mark.parametrize("penalty", ["gnmt", "power"])
-def test_the_length_penalty_is_the_same_for_numbers_and_tensors(penalty: str) -> None:
+def test_the_length_penalty_is_the_same_for_numbers_and_tensors(penalty: Penalty) -> None:
     lengths = torch.tensor([1.0, 7.0, 30.0], dtype=torch.float64)
-    settings = SearchSettings(alpha=0.7, penalty=penalty)  # type: ignore[arg-type]
+    settings = SearchSettings(alpha=0.7, penalty=penalty)
     numbers = [length_penalty(length, 0.7, settings.penalty) for length in lengths.tolist()]
     assert settings.length_penalty(lengths).tolist() == pytest.approx(numbers, rel=1e-15)
 

@@ -18,6 +18,7 @@ from headwise.errors import CheckpointError, ConfigError, RequestError, UnsafeFi
 from headwise.interop.ctranslate2 import export as export_module
 from headwise.interop.ctranslate2.engine import CTranslate2Engine
 from headwise.interop.ctranslate2.export import export, export_directory
+from headwise.interop.ctranslate2.files import Quantization
 from headwise.interop.ctranslate2.spec import SINUSOIDS, largest_file, make_spec
 from headwise.model import Transformer
 from headwise.runs.checkpoint import write_checkpoint
@@ -267,12 +268,14 @@ def test_an_output_has_its_least_length_and_no_padding(make: MakeRun) -> None:
 
 
 @pytest.mark.parametrize(("quantization", "bound"), [("int16", 0.2), ("int8", 2.0)])
-def test_a_quantised_export_is_near(make: MakeRun, quantization: str, bound: float) -> None:
+def test_a_quantised_export_is_near(
+    make: MakeRun, quantization: Quantization, bound: float
+) -> None:
     if quantization not in ctranslate2.get_supported_compute_types("cpu"):
         bound = 2.0  # On such a processor CTranslate2 computes in int8 instead, and says so.
     run = make("model.d_model=64", "model.d_ff=96")
     exact = export(run)
-    report = export(run, None, quantization)  # type: ignore[arg-type]
+    report = export(run, None, quantization)
     assert exact.verification.largest_difference < report.verification.largest_difference < bound
     sizes = [(r.directory / "model.bin").stat().st_size for r in (exact, report)]
     positions = SINUSOIDS * 64 * 4
@@ -331,8 +334,8 @@ def test_an_export_that_computes_something_else_is_not_written(
     kept = export(run).directory / "model.bin"
     before = kept.read_bytes()
 
-    def wrong(*arguments: object) -> object:
-        spec = make_spec(*arguments)  # type: ignore[arg-type]
+    def wrong(model: Transformer, source: list[str], target: list[str]) -> object:
+        spec = make_spec(model, source, target)
         spec.decoder.layer[1].attention.queries_scale *= 1.1
         return spec
 

@@ -369,11 +369,11 @@ def test_a_trace_records_every_layer_and_changes_nothing(build: Build) -> None:
 def test_a_batch_without_padding_makes_no_masks_for_it(
     build: Build, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    masks: list[object] = []
+    masks: list[Tensor | None] = []
     original = Allowed.mask
 
-    def spy(self: Allowed, *shape: object) -> object:
-        masks.append(original(self, *shape))  # type: ignore[arg-type]
+    def spy(self: Allowed, num_queries: int, num_keys: int, device: torch.device) -> Tensor | None:
+        masks.append(original(self, num_queries, num_keys, device))
         return masks[-1]
 
     monkeypatch.setattr(Allowed, "mask", spy)

@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from typing import Any
 
 import pytest
@@ -80,7 +80,7 @@ class SlowSearch:
     def accepts(self, newcomers: int) -> bool:
         return self._slow.accepts
 
-    def add(self, sources: dict[int, list[int]]) -> None:
+    def add(self, sources: Mapping[int, list[int]]) -> None:
         self._slow.joined.append(list(sources.values()))
         if [666] in sources.values():
             raise ValueError("a bug")
@@ -95,7 +95,7 @@ class SlowSearch:
         found = [(n, [Hypothesis(tuple(self._sources.pop(n)), 0.0, 0.0)]) for n in done]
         return [each for each in found if each[0] not in self._unwanted]
 
-    def drop(self, numbers: list[int]) -> None:
+    def drop(self, numbers: Collection[int]) -> None:
         if not self._slow.drops:
             self._unwanted.update(numbers)
             return
@@ -118,7 +118,7 @@ def run(
 ) -> Callable[[Callable[[Batcher], Coroutine[Any, Any, None]]], None]:
     def go(test: Callable[[Batcher], Coroutine[Any, Any, None]]) -> None:
         slow.may.is_waited_for = driver is COMPUTE
-        batcher = Batcher("m", slow.search, Limits(queue=6), Metrics(), driver)  # type: ignore[arg-type]
+        batcher = Batcher("m", slow.search, Limits(queue=6), Metrics(), driver)
 
         async def inside() -> None:
             driver.add(batcher)
@@ -400,7 +400,7 @@ def test_several_processes_hold_more_sentences(
     monkeypatch.setattr(searches, "_MOST_SENTENCES", 2)
 
     async def test() -> None:
-        batcher = Batcher("m", slow.search, Limits(), Metrics(), driver, shares=lambda: shares)  # type: ignore[arg-type]
+        batcher = Batcher("m", slow.search, Limits(), Metrics(), driver, shares=lambda: shares)
         driver.add(batcher)
         slow.is_ready = False
         ticket = batcher.submit([[n] for n in range(1, 7)], SETTINGS)
@@ -550,7 +550,7 @@ def test_a_search_begins_once_something_is_free_to_compute_it(slow: Slow, driver
         slow.may.is_waited_for = driver is COMPUTE
         batcher = Batcher(
             "m",
-            slow.search,  # type: ignore[arg-type]
+            slow.search,
             Limits(),
             Metrics(),
             driver,

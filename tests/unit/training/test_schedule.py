@@ -1,9 +1,12 @@
 import math
+from typing import Literal
 
 import pytest
 
 from headwise.config import TrainConfig
 from headwise.training import learning_rate
+
+Schedule = Literal["inverse-sqrt", "linear", "cosine"]
 
 
 @pytest.mark.parametrize(
@@ -28,9 +31,9 @@ def test_the_papers_rate_peaks_where_warm_up_ends() -> None:
         ("cosine", 1e-3, 0.0),
     ],
 )
-def test_a_peak_rate_with_warm_up_and_decay(schedule: str, halfway: float, end: float) -> None:
+def test_a_peak_rate_with_warm_up_and_decay(schedule: Schedule, halfway: float, end: float) -> None:
     train = TrainConfig(
-        schedule=schedule,  # type: ignore[arg-type]
+        schedule=schedule,
         peak_rate=2e-3,
         warmup_steps=100,
         max_steps=1000,
@@ -56,9 +59,9 @@ def test_updates_are_counted_from_one() -> None:
 
 
 @pytest.mark.parametrize("schedule", ["linear", "cosine"])
-def test_a_decay_can_follow_the_clock(schedule: str) -> None:
+def test_a_decay_can_follow_the_clock(schedule: Schedule) -> None:
     train = TrainConfig(
-        schedule=schedule,  # type: ignore[arg-type]
+        schedule=schedule,
         peak_rate=2e-3,
         warmup_steps=100,
         max_steps=1000,
