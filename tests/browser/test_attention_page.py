@@ -113,14 +113,12 @@ def test_a_model_without_an_encoder_has_one_kind_and_no_choice_of_it(
     assert rows.count() == 7
     titles = rows.nth(6).locator("td").evaluate_all("cells => cells.map((c) => Number(c.title))")
     assert titles == record.decoder[1][2][6]
-    assert "looks back at the text so far" in page.locator(".hw-about").first.text_content()
+    assert "looks back at the text so far" in text_of(page.locator(".hw-about").first)
     page.get_by_role("radio", name="the end of the text").press("Space")
-    assert (
-        page.get_by_role("status")
-        .text_content()
-        .startswith("When it writes the end of the text, head 3 of layer 2 looks back most at")
+    assert text_of(page.get_by_role("status")).startswith(
+        "When it writes the end of the text, head 3 of layer 2 looks back most at"
     )
-    assert page.locator(".hw-habit").text_content().startswith("Over the whole text, ")
+    assert text_of(page.locator(".hw-habit")).startswith("Over the whole text, ")
     assert page.evaluate("document.documentElement.scrollWidth") <= 400
 
 

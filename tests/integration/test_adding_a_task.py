@@ -113,8 +113,8 @@ def test_it_is_served(directory: Path, run: Path) -> None:
         stderr=subprocess.DEVNULL,
         text=True,
     )
+    assert process.stdout is not None
     try:
-        assert process.stdout is not None
         url = process.stdout.readline().removeprefix("serving at ").strip()
         answers = {}
         for text in ("(())", "((("):
