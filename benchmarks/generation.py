@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import torch
 import transformers
 from machine import machine
 
-from headwise.config import ModelConfig, Vocab
+from headwise.config import AnyConfig, ModelConfig, Vocab
 from headwise.model import LanguageModel, build_model
 from headwise.model.layers import Layer
 from headwise.recipes import load_recipe
@@ -126,8 +127,8 @@ def draw_prompts(rows: int, vocab_size: int, theirs: Callable[[Tokens], Tokens])
 
 
 def measure(recipe: str, tokens: int, rounds: int) -> dict[str, Any]:
-    config = load_recipe(recipe)
-    context = config.data.context
+    config: AnyConfig = load_recipe(recipe)
+    context: int = config.data.context
     tokens = min(tokens, context - PROMPT)
     vocab = Vocab.shared(config.data.vocab_size)
     torch.manual_seed(1)
@@ -139,9 +140,7 @@ def measure(recipe: str, tokens: int, rounds: int) -> dict[str, Any]:
             "headwise": lambda prompts: generate_ours(ours, context, tokens, prompts)
         }
         for attention, peer in peers.items():
-            contenders[f"transformers {attention}"] = lambda prompts, peer=peer: generate_theirs(
-                peer, tokens, prompts
-            )
+            contenders[f"transformers {attention}"] = partial(generate_theirs, peer, tokens)
         prompts = draw_prompts(rows, vocab.target_size, contenders["transformers sdpa"])
         expected = contenders["headwise"](prompts)
         best = dict.fromkeys(contenders, 0.0)

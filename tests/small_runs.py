@@ -127,6 +127,7 @@ def train_reversing(directory: Path) -> Path:
 
 def command(run: Path, text: ParallelFiles | TextFiles, *changes: str) -> list[str]:
     """The `headwise train` that trains a small run, without the interpreter in front."""
+    basis: tuple[str, ...]
     if isinstance(text, TextFiles):
         recipe, basis, files = "lm-tiny", TEXT_SETTINGS, ["--text", str(text.paths[0])]
     else:

@@ -25,7 +25,7 @@ VARIANTS: list[dict[str, object]] = [
 ]
 
 
-def language_model(vocab: Vocab = VOCAB, **changes: object) -> LanguageModel:
+def language_model(vocab: Vocab = VOCAB, /, **changes: object) -> LanguageModel:
     torch.manual_seed(7)
     model = build_model(model_config(**changes), vocab, "decoder").eval()
     for parameter in model.parameters():

@@ -69,7 +69,7 @@ def test_bytes_and_words_are_those_of_the_file(tmp_path: Path) -> None:
     text = "\nOne twö\n\n\nthree €\n"
     (tmp_path / "a").write_text(text)
     for documents in ("blank-line", "line", "file"):
-        reader = RecordReader(data=TextDataConfig(documents=documents))  # type: ignore[arg-type]
+        reader = RecordReader(data=TextDataConfig(documents=documents))
         (block,) = read_text_blocks(TextFiles.of(tmp_path / "a"), lenient=False)
         pieces, report = reader.read(block)
         assert sum(piece.num_bytes for piece in pieces) == len(text.encode())
