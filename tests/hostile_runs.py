@@ -1,4 +1,4 @@
-"""Run directories as a stranger might send them: a good one, and what can be wrong with it.
+"""Hostile run directories: a good one, with one thing changed.
 
 A `Case` is one mutation of one file, with the commands that read that file. The table is made of
 every file and every kind of mutation, and of numbers and bytes that are changed by a seed.

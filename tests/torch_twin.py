@@ -1,4 +1,4 @@
-"""torch.nn.Transformer with our weights: the same function from code that nobody here wrote.
+"""torch.nn.Transformer with our weights: the same function, implemented independently.
 
 Its layers are post-norm as the paper's; the two norms it adds after its stacks are removed, its
 dropout inside attention weights and feed-forward layers is switched off, and embeddings, scale,

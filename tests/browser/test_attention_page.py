@@ -46,7 +46,7 @@ def test_hostile_text_stays_text(
     ]
 
 
-def test_the_page_begins_where_it_was_told_to(
+def test_the_page_starts_with_the_chosen_kind_layer_and_head(
     open_page: OpenPage, page_file: Path, record: AttentionRecord
 ) -> None:
     page = open_page(page_file, width=400)

@@ -75,7 +75,7 @@ def test_again_it_is_shown_without_training(
     on_narrow_terminal: str, home: Path, headwise: Headwise, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(home)
-    monkeypatch.setattr(demo_workflow, "train", None)  # Nobody trains.
+    monkeypatch.setattr(demo_workflow, "train", None)  # Training would fail.
     monkeypatch.setattr(demo_text, "prepare", None)
     monkeypatch.setattr(demo_text, "_make", None)
     code, out, errors = headwise("demo", "--task", "reverse")

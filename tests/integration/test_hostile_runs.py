@@ -162,7 +162,7 @@ def test_there_are_two_hundred_cases() -> None:
 
 
 @pytest.mark.parametrize("case", SOME, ids=lambda case: case.name)
-def test_a_run_from_a_stranger_is_refused_in_one_line(
+def test_a_hostile_run_is_refused_in_one_line(
     case: Case, good: Good, tmp_path: Path, headwise: Headwise
 ) -> None:
     check(case, good, tmp_path, headwise)
@@ -170,7 +170,7 @@ def test_a_run_from_a_stranger_is_refused_in_one_line(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_every_run_from_a_stranger_is_refused_in_one_line(
+def test_every_hostile_run_is_refused_in_one_line(
     case: Case, good: Good, tmp_path: Path, headwise: Headwise
 ) -> None:
     check(case, good, tmp_path, headwise)

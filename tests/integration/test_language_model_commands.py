@@ -203,7 +203,7 @@ def test_other_verbs_know_the_task(tmp_path: Path, trained_lm: Path, headwise: H
         ("config.toml", b'task = "translation"\n'),
     ],
 )
-def test_a_run_from_a_stranger_is_refused_in_one_line(
+def test_a_hostile_run_is_refused_in_one_line(
     place: str, content: bytes | None, trained_lm: Path, tmp_path: Path, headwise: Headwise
 ) -> None:
     run = tmp_path / "run"

@@ -128,7 +128,7 @@ def test_wrong_input_is_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_training_that_leaves_the_numbers_says_where(
+def test_a_loss_that_is_not_finite_names_the_update(
     text: ParallelFiles, tmp_path: Path, headwise: Headwise
 ) -> None:
     wild = ("train.schedule=linear", "train.peak_rate=1e30", "train.warmup_steps=1")

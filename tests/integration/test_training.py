@@ -91,7 +91,7 @@ def undisturbed(text: ParallelFiles, tmp_path_factory: pytest.TempPathFactory) -
     return run
 
 
-def test_a_run_leaves_what_the_design_says(text: ParallelFiles, tmp_path: Path) -> None:
+def test_a_run_writes_the_documented_files(text: ParallelFiles, tmp_path: Path) -> None:
     events: list[Event] = []
     config = small_config()
     report = train(config, tmp_path / "run", text=text, on_event=events.append)
@@ -197,7 +197,7 @@ def test_a_signal_saves_the_last_whole_update(
     assert digests(run) == digests(undisturbed)
 
 
-def test_a_damaged_checkpoint_is_told_of_and_passed_over(
+def test_a_damaged_checkpoint_is_reported_and_skipped(
     undisturbed: Path, text: ParallelFiles, tmp_path: Path
 ) -> None:
     config, run = small_config("train.accumulate=2"), tmp_path / "run"
@@ -241,7 +241,7 @@ def test_accumulated_batches_are_one_large_batch(
 
 
 @pytest.mark.parametrize("where", ["loss", "gradient"])
-def test_what_is_not_finite_stops_before_the_update(
+def test_a_loss_or_gradient_that_is_not_finite_stops_before_the_update(
     text: ParallelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """At update 6: its checkpoint, the last at step 4, is left as it was."""
@@ -562,7 +562,7 @@ def test_tsv_and_separate_vocabularies_train_too(tmp_path: Path) -> None:
     train(config, tmp_path / "run", text=text)
 
 
-def test_pairs_that_fit_no_batch_are_told_of(text: ParallelFiles, tmp_path: Path) -> None:
+def test_pairs_that_fit_no_batch_are_reported(text: ParallelFiles, tmp_path: Path) -> None:
     notes: list[Event] = []
     config = small_config("train.batch_tokens=9", "train.max_steps=1")
     train(config, tmp_path / "run", text=text, on_event=notes.append)
@@ -592,7 +592,7 @@ def test_what_would_stop_a_run_at_once_leaves_none(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "real"]
 
 
-def test_a_validation_line_that_is_too_long_is_told_of(tmp_path: Path) -> None:
+def test_a_validation_line_that_is_too_long_is_reported(tmp_path: Path) -> None:
     text = write_text(tmp_path)
     sentence = text.sources[0].read_text().splitlines()[0]
     for name, lines in (("v.src", [sentence, "bana " * 50_000]), ("v.tgt", [sentence] * 2)):
@@ -643,7 +643,7 @@ def test_an_average_of_the_users_own_choice_is_kept(text: ParallelFiles, tmp_pat
     assert train(small_config(), run).averaged_steps == (12,)
 
 
-def test_too_little_memory_is_said_in_a_sentence(
+def test_too_little_memory_is_a_one_line_error(
     text: ParallelFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forward = TrainingStep.forward

@@ -251,7 +251,7 @@ def test_the_input_is_not_written_over(run: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("end", "option"), [("<&-", "--input"), (">&-", "--output")])
-def test_an_end_that_is_not_there_is_said(run: Path, end: str, option: str) -> None:
+def test_a_closed_stream_is_reported(run: Path, end: str, option: str) -> None:
     command = f"{sys.executable} -m headwise translate {run} {end}"
     result = subprocess.run(
         ["bash", "-c", command], stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True

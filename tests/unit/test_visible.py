@@ -119,7 +119,7 @@ def test_an_event_stays_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err == "going on from step 3 of a\\nb\n"
 
 
-def test_the_demo_says_names_visibly(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_demo_prints_names_visibly(capsys: pytest.CaptureFixture[str]) -> None:
     _DemoWatch(PlainWatch(), 100).say("runs/a\nb\x1b[2J is trained already")
     assert capsys.readouterr().err == "runs/a\\nb\\x1b[2J is trained already\n"
 

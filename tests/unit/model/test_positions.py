@@ -27,7 +27,7 @@ def test_a_shift_is_a_linear_function_of_the_encoding() -> None:
         torch.testing.assert_close(table[k:], table[:-k] @ rotation.T, rtol=0, atol=1e-11)
 
 
-def test_another_thread_may_ask_for_less_at_the_same_time() -> None:
+def test_another_thread_may_replace_the_table_by_a_shorter_one() -> None:
     class Overtaken(SinusoidalPositions):
         def __setattr__(self, name: str, value: Tensor | nn.Module) -> None:
             if name == "table":
@@ -37,7 +37,7 @@ def test_another_thread_may_ask_for_less_at_the_same_time() -> None:
     torch.testing.assert_close(Overtaken(14)(0, 700), sinusoids(700, 14).float())
 
 
-def test_any_length_works_whatever_was_asked_before() -> None:
+def test_any_length_works_after_any_other() -> None:
     positions = SinusoidalPositions(14)
     expected = sinusoids(10_007, 14).float()
     for start, length in ((0, 3), (250, 11), (10_000, 7), (0, 10_007), (5, 1)):

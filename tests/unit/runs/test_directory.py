@@ -153,7 +153,7 @@ def test_names_that_are_not_steps_are_not_taken_for_them(run: RunDirectory) -> N
     assert run.steps() == [10]
 
 
-def test_a_session_on_another_machine_is_told(run: RunDirectory) -> None:
+def test_a_session_on_another_machine_is_reported(run: RunDirectory) -> None:
     session = describe(torch.device("cpu"), 1)
     assert session["torch"] == torch.__version__
     assert session["threads"] == torch.get_num_threads()

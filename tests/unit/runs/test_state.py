@@ -1,4 +1,4 @@
-"""What a state.json may hold, whoever wrote it."""
+"""What a state.json may contain; others are refused."""
 
 import math
 

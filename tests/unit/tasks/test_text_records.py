@@ -293,7 +293,7 @@ def test_validation_text_is_used_as_given(tmp_path: Path) -> None:
     assert TokenShards(tmp_path / "d" / "valid").notes["bytes"] == other.paths[0].stat().st_size
 
 
-def test_nothing_to_train_on_is_said(tmp_path: Path) -> None:
+def test_nothing_to_train_on_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "t").write_text("\n\n")
     with pytest.raises(DataError, match="nothing to train on: of 2 lines none has text"):
         prepared(tmp_path, TextFiles.of(tmp_path / "t"))

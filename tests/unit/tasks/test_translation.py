@@ -35,7 +35,7 @@ def translator(run: Path) -> Translator:
 
 
 def lively_model(seed: int = 1) -> Transformer:
-    """A model that says different things of different sources, and comes to an end."""
+    """Make a model whose outputs differ between sources and end in eos."""
     torch.manual_seed(seed)
     model = Transformer(model_config(d_model=32, num_heads=4, d_k=8, d_v=8), Vocab.shared(50))
     with torch.no_grad():
@@ -248,7 +248,7 @@ def test_candidates_are_as_many_as_asked_for_best_first(translator: Translator) 
     assert len({candidate.ids for candidate in result.candidates}) == 6
 
 
-def test_the_recipes_search_is_used_unless_told_otherwise(translator: Translator) -> None:
+def test_the_recipes_search_settings_are_the_defaults(translator: Translator) -> None:
     assert translator.settings() == SearchSettings(beam=4, alpha=0.6)
     assert translator.settings(beam=2, alpha=1.5, nbest=3).beam == 3
     for wrong in ({"beam": 0}, {"nbest": 0}, {"alpha": -1.0}, {"alpha": 11.0}, {"alpha": math.nan}):
@@ -419,7 +419,7 @@ def test_odd_spaces_do_not_upset_the_splitter(space: str) -> None:
     assert "".join(split_sentences(text, "en")) == text
 
 
-def test_sentences_that_come_one_after_the_other_are_translated_as_all_at_once() -> None:
+def test_sentences_added_one_after_another_are_translated_as_in_one_batch() -> None:
     engine, inputs = TorchEngine(lively_model().double(), batch_size=2), sources(20)
     settings = SearchSettings(nbest=2)
     search = engine.search(settings, 10)
@@ -437,7 +437,7 @@ def test_sentences_that_come_one_after_the_other_are_translated_as_all_at_once()
             assert ours.score == pytest.approx(theirs.score)
 
 
-def test_rows_that_nobody_takes_over_do_not_grow() -> None:
+def test_idle_rows_do_not_grow() -> None:
     """One of eight rows stays idle for as long as the other seven are in use."""
     torch.manual_seed(1)
     config = model_config(positions="learned", max_positions=32)

@@ -90,7 +90,7 @@ print(json.dumps([found.memory_mib, resource.getrusage(resource.RUSAGE_SELF).ru_
     assert peak / 2 < expected < peak * 2
 
 
-def test_months_and_terabytes_are_absurd() -> None:
+def test_months_and_too_little_memory_are_flagged() -> None:
     month = 30 * 24 * 60
     fine = Estimate(
         update_seconds=1.0,

@@ -38,29 +38,29 @@ def test_the_nearest_limit_is_how_much_is_done() -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_becomes_a_wish_and_the_handlers_come_back(number: signal.Signals) -> None:
+def test_a_signal_is_recorded_and_the_handlers_are_restored(number: signal.Signals) -> None:
     before = signal.getsignal(number)
-    with stop_signals() as wish:
-        assert wish.number == 0
+    with stop_signals() as stop:
+        assert stop.number == 0
         signal.raise_signal(number)
-        assert wish.number == number
+        assert stop.number == number
     assert signal.getsignal(number) is before
 
 
-def test_two_signals_at_once_are_one_wish(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_repeated_signals_within_a_second_count_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(time, "monotonic", lambda: 100.0)
-    with stop_signals() as wish:
+    with stop_signals() as stop:
         signal.raise_signal(signal.SIGTERM)
-        signal.raise_signal(signal.SIGINT)  # The second of two would end this process.
-        assert wish.number == signal.SIGTERM
+        signal.raise_signal(signal.SIGINT)  # As a separate signal it would end this process.
+        assert stop.number == signal.SIGTERM
 
 
 def test_another_thread_leaves_the_signals_alone() -> None:
     found = []
 
     def watch() -> None:
-        with stop_signals() as wish:
-            found.append((wish.number, signal.getsignal(signal.SIGTERM)))
+        with stop_signals() as stop:
+            found.append((stop.number, signal.getsignal(signal.SIGTERM)))
 
     before = signal.getsignal(signal.SIGTERM)
     thread = threading.Thread(target=watch)

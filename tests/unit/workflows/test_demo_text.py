@@ -120,7 +120,9 @@ def test_a_download_that_fails_leaves_nothing(
     assert list((tatoeba / "tatoeba").iterdir()) == []
 
 
-def test_lines_that_are_no_pairs_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_not_a_pair_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(demo_tasks, "fetch", lambda *_: b"Go.\tVe.\tCC-BY\nGo.\n")
     with pytest.raises(DownloadError, match=r"spa.tsv:2: not a pair of sentences"):
         demo_tasks.tatoeba(tmp_path)
@@ -134,7 +136,7 @@ def test_text_is_encoded_once_for_each_vocabulary(
     first = text.encoded(small)
     assert (first / "train" / "manifest.json").is_file()
     with monkeypatch.context() as patch:
-        patch.setattr(demo_text, "prepare", None)  # Nobody learns subwords again.
+        patch.setattr(demo_text, "prepare", None)  # Learning subwords again would fail.
         assert (
             text.encoded(load_recipe("demo", ["data.vocab_size=400", "model.d_model=8"])) == first
         )
