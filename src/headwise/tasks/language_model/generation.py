@@ -155,12 +155,12 @@ def _greedy_steps(
     length = 0
     while unfinished:
         logits, state = model.step(ids, state)
-        normalisers = logits.logsumexp(1)
-        logits[:, forbidden] = -math.inf
+        candidates = logits.log_softmax(1)
+        candidates[:, forbidden] = -math.inf
         if length < min_length:
-            logits[:, model.vocab.eos] = -math.inf
-        best, ids = logits.max(1)
-        log_probs = (best - normalisers).tolist()
+            candidates[:, model.vocab.eos] = -math.inf
+        best, ids = candidates.max(1)
+        log_probs = best.tolist()
         if any(map(math.isnan, log_probs)):
             raise nan_logits()
         tokens = ids.tolist()
