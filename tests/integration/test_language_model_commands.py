@@ -225,9 +225,14 @@ def test_validation_data_without_its_counts_is_refused(tmp_path: Path) -> None:
     train(config, tmp_path / "run", text=book)
     manifest = tmp_path / "run" / "data" / "valid" / "manifest.json"
     before = json.loads(manifest.read_text())
-    for notes in ({}, {"bytes": 0, "words": 1}, {"bytes": "x", "words": [1]}):
+    for notes, message in (
+        ({}, "not prepared with data.context = 24"),
+        ({"context": 24}, "its notes do not count bytes and words"),
+        ({"context": 24, "bytes": 0, "words": 1}, "its notes do not count bytes and words"),
+        ({"context": 24, "bytes": "x", "words": [1]}, "its notes do not count bytes and words"),
+    ):
         manifest.write_text(json.dumps(before | {"notes": notes}))
-        with pytest.raises(DataError, match="its notes do not count bytes and words"):
+        with pytest.raises(DataError, match=message):
             train(config, tmp_path / "run", text=book)
 
 

@@ -138,7 +138,9 @@ def prepare_text(
                 found = pieces(valid, 0, valid_report)
                 _Holdout().share_out(found, held_out, held_out, tokenizer.line_break)
             held_out.finish()
-            valid_shards.notes.update(bytes=held_out.num_bytes, words=held_out.words)
+            valid_shards.notes.update(
+                bytes=held_out.num_bytes, words=held_out.words, context=data.context
+            )
         if not len(train_shards):
             raise DataError(
                 f"nothing to train on: all {holdout.units:,} {holdout.unit} were held out to "

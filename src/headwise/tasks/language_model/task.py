@@ -103,7 +103,7 @@ class LanguageModelTask:
 
     def evaluator(self, data: ValidationData, config: LanguageModelConfig) -> "TextEvaluator":
         """Measure bits per byte and the perplexity of words."""
-        return TextEvaluator(data)
+        return TextEvaluator(data, config.data.context)
 
     def predictor(self, run: Path, *, checkpoint: str | None = None) -> Generator:
         """Load a run as a Generator."""
@@ -142,8 +142,13 @@ class TextEvaluator:
 
     score = ""
 
-    def __init__(self, data: ValidationData) -> None:
+    def __init__(self, data: ValidationData, context: int) -> None:
         notes = data.shards.notes
+        if notes.get("context") != context:
+            raise DataError(
+                f"{data.shards.directory}: not prepared with data.context = {context}: "
+                "prepare it anew, or give the context that it was prepared with"
+            )
         counts = [notes.get(name) for name in ("bytes", "words")]
         if not all(type(count) is int and 0 < count < 2**62 for count in counts):
             raise DataError(
