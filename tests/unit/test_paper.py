@@ -30,7 +30,7 @@ def test_table_3_parameter_counts_come_out_right(recipe: str) -> None:
     assert describe_size(config).endswith(f"the paper prints {printed}")
 
 
-OURS = ["demo", "demo-numbers", "demo-reverse", "multi30k-tiny"]
+OURS = ["demo", "demo-numbers", "demo-reverse", "gpt", "lm-tiny", "multi30k-tiny"]
 
 
 @pytest.mark.parametrize("recipe", OURS)
