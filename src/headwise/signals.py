@@ -1,21 +1,21 @@
-"""Signals that ask for an end, where the same wish may come more than once."""
+"""Tell a repeated stop signal from the first one."""
 
 import time
 
 SAME_SECONDS = 1.0
 
 
-class StopWishes:
-    """When an end was asked for, and whether somebody insists.
+class StopSignals:
+    """The stop signals of this process.
 
-    A terminal tells every process in it, and `timeout`, `sudo` or a service manager pass on what
-    they are told: two signals at once, in either order, are one wish.
+    Repeated signals within `SAME_SECONDS` count once: a terminal signals every process in it, and
+    `timeout`, `sudo` or a service manager forward the signals that they get.
     """
 
     _first: float | None = None
 
-    def insists(self) -> bool:
-        """Note a signal; return whether an end was asked for already, and it is not that again."""
+    def is_repeat(self) -> bool:
+        """Note a signal; return whether it repeats an earlier one."""
         now = time.monotonic()
         if self._first is None:
             self._first = now

@@ -1,21 +1,21 @@
-"""One wish told twice, and two wishes."""
+"""A signal that is forwarded twice, and one that is sent again."""
 
 import time
 
 import pytest
 
-from headwise.signals import StopWishes
+from headwise.signals import StopSignals
 
 
-def test_what_comes_at_once_is_the_same_wish_and_what_comes_later_insists(
+def test_only_a_later_signal_is_a_repeat(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 100.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
-    wishes = StopWishes()
-    assert not wishes.insists()
+    signals = StopSignals()
+    assert not signals.is_repeat()
     now = 100.9
-    assert not wishes.insists()
+    assert not signals.is_repeat()
     now = 101.1
-    assert wishes.insists()
-    assert not StopWishes().insists()
+    assert signals.is_repeat()
+    assert not StopSignals().is_repeat()

@@ -38,7 +38,7 @@ from headwise.serving.protocol import GuardedProtocol, TlsProtocol
 from headwise.serving.service import Service
 from headwise.serving.task_api import TaskModel
 from headwise.serving.translation import check_recipe
-from headwise.signals import StopWishes
+from headwise.signals import StopSignals
 
 _KEY_IN_BODY = ("/translate", "/languages")
 _REQUESTS = (
@@ -174,7 +174,7 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service, *, scheme: str) -> None:
         super().__init__(config)
         self.service, self.scheme = service, scheme
-        self._signals = StopWishes()
+        self._signals = StopSignals()
         self._loop: asyncio.AbstractEventLoop | None = None
         self.on_started: Callable[[], None] = lambda: None
         """Called once requests are accepted."""
@@ -186,7 +186,7 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         self.service.stop_accepting()
-        is_repeat = self._signals.insists()
+        is_repeat = self._signals.is_repeat()
         if not self.should_exit:
             super().handle_exit(sig, frame)
         elif is_repeat and self._loop is not None:

@@ -10,7 +10,7 @@ from types import FrameType
 
 from headwise.config import TrainConfig
 from headwise.runs.state import TrainingState
-from headwise.signals import StopWishes
+from headwise.signals import StopSignals
 
 _SHOW_CURSOR = b"\x1b[?25h\n"
 
@@ -50,19 +50,19 @@ class StopSignal:
 
 @contextmanager
 def stop_signals() -> Iterator[StopSignal]:
-    """Turn the first SIGTERM or SIGINT into a wish; let a later one end the process at once.
+    """Note the first SIGTERM or SIGINT; let a later one end the process at once.
 
-    Only a program's main thread can be told so; in any other the signals stay as they are.
+    Only a program's main thread can handle signals; in any other this does nothing.
     """
     wish = StopSignal()
     if threading.current_thread() is not threading.main_thread():
         yield wish
         return
 
-    wishes = StopWishes()
+    signals = StopSignals()
 
     def handle(number: int, _: FrameType | None) -> None:
-        if wishes.insists():
+        if signals.is_repeat():
             if sys.stderr.isatty():
                 os.write(2, _SHOW_CURSOR)  # A live view may have hidden it.
             os._exit(128 + number)

@@ -24,7 +24,9 @@ def test_means_are_over_tokens_and_updates() -> None:
     assert (means.rate, means.gradient_norm) == (0.2, 4.0)
     assert {"source_tokens_per_second", "target_tokens_per_second"} < means.to_dict().keys()
     assert means.padding == pytest.approx(0.2), "two of ten positions"
-    assert means.tokens_per_second["source"] / means.tokens_per_second["target"] == 1.25
+    assert means.tokens_per_second["source"] / means.tokens_per_second["target"] == pytest.approx(
+        1.25
+    )
 
 
 def test_a_pause_counts_as_no_time_and_computing_as_none_outside(
