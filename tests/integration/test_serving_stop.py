@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+import uvicorn
 
 from headwise.serving.limits import Limits
 from headwise.signals import SAME_SECONDS
@@ -103,6 +104,22 @@ def test_requests_that_take_too_long_are_cancelled_when_stopping(trained_run: Pa
     assert found == [(503, {"error": "the server is stopping: try again in a moment"})]
     COMPUTE.call(lambda: None)  # After the step in progress.
     assert steps.count == 1
+
+
+def test_a_signal_during_the_handler_of_another_does_not_drop_requests(
+    trained_run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handle_exit = uvicorn.Server.handle_exit
+
+    def interrupted(server: uvicorn.Server, number: int, frame: None) -> None:
+        handle_exit(server, signal.SIGTERM, frame)
+        handle_exit(server, number, frame)
+
+    monkeypatch.setattr(uvicorn.Server, "handle_exit", interrupted)
+    with running([served(trained_run)]) as server:
+        server.uvicorn.handle_exit(signal.SIGINT, None)
+        assert server.uvicorn.should_exit
+        assert not server.uvicorn.force_exit
 
 
 def test_signals_at_once_count_as_one_and_a_later_one_cancels_requests(

@@ -189,6 +189,9 @@ class Server(uvicorn.Server):
         is_repeat = self._signals.is_repeat()
         if not self.should_exit:
             super().handle_exit(sig, frame)
+            # If another signal came between the two lines above, uvicorn took this one for a
+            # second Ctrl-C and would end requests without a response.
+            self.force_exit = False
         elif is_repeat and self._loop is not None:
             # uvicorn would end requests without a response.
             self._loop.call_soon_threadsafe(self._cancel_requests)
