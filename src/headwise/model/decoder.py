@@ -11,6 +11,7 @@ from headwise.model.cache import KeyValueCache
 from headwise.model.embeddings import embed, make_positions
 from headwise.model.initialise import initialise
 from headwise.model.layers import Stack
+from headwise.model.linear import few_rows_linear
 from headwise.model.masks import Allowed
 from headwise.model.state import State
 from headwise.model.stepping import layer_steps
@@ -93,8 +94,7 @@ class LanguageModel(nn.Module):
         x, state = state.step(x.flatten(0, 1), state.layers or layer_steps(self.decoder))  # [R, D]
         if self.decoder.final_norm is not None:
             x = self.decoder.final_norm(x)
-        logits: Tensor = self.output(x)  # [R, V]
-        return logits, state
+        return few_rows_linear(x, self.output.weight, None), state  # [R, V]
 
     def _embed(self, ids: Tensor) -> Tensor:
         return embed(ids, self.embedding, self.positions(0, ids.shape[1]), self.config)

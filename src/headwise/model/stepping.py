@@ -9,14 +9,13 @@ tests/unit/model/test_language_model.py).
 
 from dataclasses import dataclass
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from headwise.model.attention import MultiHeadAttention, attention
 from headwise.model.cache import KeyValueCache
 from headwise.model.heads import split_heads
 from headwise.model.layers import Layer, Memory, Stack
-from headwise.model.linear import Linear
+from headwise.model.linear import Linear, few_rows_linear
 from headwise.model.masks import Allowed
 
 
@@ -32,7 +31,7 @@ class _Affine:
         return cls(weight[rows], None if bias is None else bias[rows])
 
     def __call__(self, x: Tensor) -> Tensor:
-        return F.linear(x, self.weight, self.bias)
+        return few_rows_linear(x, self.weight, self.bias)
 
 
 class _SelfAttentionStep:
