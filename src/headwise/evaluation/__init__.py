@@ -1,5 +1,22 @@
-"""Scores of translations: strings and files in, numbers with their signatures out."""
+"""Scores of translations and trees: strings and files in, numbers with their signatures out."""
 
+from headwise.evaluation.bracket_parameters import COLLINS, BracketParameters, read_parameters
+from headwise.evaluation.bracket_scores import (
+    BracketScores,
+    BracketSummary,
+    LabelScore,
+    LengthScore,
+    score_tree_files,
+    score_trees,
+)
+from headwise.evaluation.bracket_table import (
+    bracket_report,
+    bracket_values,
+    label_table,
+    length_table,
+    sentence_table,
+)
+from headwise.evaluation.brackets import SentenceScore, score_sentence
 from headwise.evaluation.corpus import References, read_corpus, read_tsv_corpus, refuse_nul
 from headwise.evaluation.metrics import Bleu, ChrF, bleu, chrf
 from headwise.evaluation.resampling import RESAMPLES, SEED, Interval
@@ -12,29 +29,48 @@ from headwise.evaluation.tokenised import (
     split_compounds,
     tokenised_bleu,
 )
+from headwise.evaluation.tree_lines import TreeLine, read_tree_line
 
 __all__ = [
+    "COLLINS",
     "RESAMPLES",
     "SEED",
     "Bleu",
+    "BracketParameters",
+    "BracketScores",
+    "BracketSummary",
     "ChrF",
     "Compared",
     "Comparison",
     "Interval",
+    "LabelScore",
+    "LengthScore",
     "References",
     "Scores",
+    "SentenceScore",
     "TokenisedBleu",
+    "TreeLine",
     "bleu",
+    "bracket_report",
+    "bracket_values",
     "chrf",
     "compare",
     "comparison_table",
+    "label_table",
+    "length_table",
     "moses_tokenizer",
     "read_corpus",
+    "read_parameters",
+    "read_tree_line",
     "read_tsv_corpus",
     "refuse_nul",
     "report",
     "score",
     "score_cells",
+    "score_sentence",
+    "score_tree_files",
+    "score_trees",
+    "sentence_table",
     "split_compounds",
     "text_table",
     "tokenised_bleu",

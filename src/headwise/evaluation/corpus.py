@@ -22,19 +22,25 @@ def read_corpus(
     With several references, an empty line means no reference, if another file has one for that
     sentence.
     """
-    hypothesis_lines = list(_few_lines(hypotheses))
-    if not hypothesis_lines:
-        raise DataError(f"{hypotheses} has no lines: there is nothing to score")
-    reference_lines = []
-    for path in references:
+    hypothesis_lines, *reference_lines = read_parallel(hypotheses, *references)
+    return hypothesis_lines, _absent_where_empty(reference_lines)
+
+
+def read_parallel(first: Path, *others: Path) -> list[list[str]]:
+    """Read files that correspond line by line."""
+    first_lines = list(_few_lines(first))
+    if not first_lines:
+        raise DataError(f"{first} has no lines: there is nothing to score")
+    texts = [first_lines]
+    for path in others:
         lines = list(_few_lines(path))
-        if len(lines) != len(hypothesis_lines):
+        if len(lines) != len(first_lines):
             raise DataError(
-                f"{hypotheses} has {len(hypothesis_lines):,} lines and {path} has {len(lines):,}: "
+                f"{first} has {len(first_lines):,} lines and {path} has {len(lines):,}: "
                 "they must correspond line by line"
             )
-        reference_lines.append(lines)
-    return hypothesis_lines, _absent_where_empty(reference_lines)
+        texts.append(lines)
+    return texts
 
 
 def refuse_nul(sources: Sequence[str], path: Path) -> None:

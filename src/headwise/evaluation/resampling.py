@@ -1,9 +1,14 @@
 """Confidence intervals: sacreBLEU's bootstrap, with the same seed on every machine."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headwise.seeding import keyed_generator
 
 RESAMPLES = 1000
 """How many test sets of the same size are drawn with replacement."""
@@ -24,6 +29,27 @@ class Interval:
 
     mean: float
     margin: float
+
+
+def bootstrap(
+    counts: NDArray[np.int64],
+    score: Callable[[NDArray[np.int64]], float],
+    *,
+    resamples: int = RESAMPLES,
+    key: tuple[object, ...],
+) -> Interval:
+    """Draw sentences with replacement, and score the sums of their counts.
+
+    `counts` has a row for each sentence. The numbers drawn follow from the key alone.
+    """
+    generator = keyed_generator(*key)
+    size = len(counts)
+    scores = np.sort(
+        [score(counts[generator.integers(size, size=size)].sum(0)) for _ in range(resamples)]
+    )
+    tail = resamples // 40  # 2.5 % on either side.
+    margin = (scores[resamples - tail - 1] - scores[tail]) / 2
+    return Interval(mean=float(scores.mean()), margin=float(margin))
 
 
 @contextmanager
