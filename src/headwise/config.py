@@ -1,9 +1,9 @@
 """Everything an experiment can vary, with the paper's base model as the defaults.
 
 `Config` has one section for each part: task, data, model, train, decode. `TASKS` lists the tasks
-and their sections. An empty recipe is the paper's base model; a recipe states only its differences.
-Sections are frozen, take keywords only, and check themselves when they are made, whether by a TOML
-file, `--set` or Python code.
+and their sections; those that differ between tasks are in task_sections.py. An empty recipe is the
+paper's base model; a recipe states only its differences. Sections are frozen, take keywords only,
+and check themselves when they are made, whether by a TOML file, `--set` or Python code.
 """
 
 import dataclasses
@@ -25,21 +25,52 @@ from headwise.checks import (
     require_share,
 )
 from headwise.errors import ConfigError
+from headwise.task_sections import (
+    LONGEST_CONTINUATION,
+    SMALLEST_VOCABULARY,
+    STRONGEST_PENALTY,
+    WIDEST_BEAM,
+    DataConfig,
+    DecodeConfig,
+    GenerateConfig,
+    NoDecodeConfig,
+    ParsingDataConfig,
+    ParsingDecodeConfig,
+    TextDataConfig,
+)
+
+__all__ = [
+    "FORMAT_VERSION",
+    "LONGEST_CONTINUATION",
+    "SMALLEST_VOCABULARY",
+    "STRONGEST_PENALTY",
+    "TASKS",
+    "WIDEST_BEAM",
+    "AnyConfig",
+    "Assembly",
+    "Config",
+    "DataConfig",
+    "DecodeConfig",
+    "GenerateConfig",
+    "LanguageModelConfig",
+    "ModelConfig",
+    "NoDecodeConfig",
+    "ParsingConfig",
+    "ParsingDataConfig",
+    "ParsingDecodeConfig",
+    "Section",
+    "TaskRow",
+    "TextDataConfig",
+    "TrainConfig",
+    "Vocab",
+    "all_keys",
+    "task_row",
+    "toml_value",
+    "unknown_key",
+]
 
 FORMAT_VERSION = 1
 """The recipe format's version; a run's config.toml states the one it was written in."""
-
-SMALLEST_VOCABULARY = 5
-"""The special ids and one token."""
-
-WIDEST_BEAM = 10_000
-"""Far beyond what helps; what is wider is a slip, and takes all memory."""
-
-STRONGEST_PENALTY = 10
-"""Exponents of the length penalty are near 1; far larger ones overflow."""
-
-LONGEST_CONTINUATION = 10_000_000
-"""Tokens: more than any book has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,83 +104,6 @@ class Vocab:
     def shared(cls, size: int) -> Self:
         """Make the vocabulary that source and target have in common."""
         return cls(source_size=size, target_size=size)
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataConfig:
-    """What the text is turned into (§5.1)."""
-
-    name: ClassVar[str] = "data"
-
-    source_language: str = ""
-    """What the source is written in, as a code such as "en": for people and for the server."""
-    target_language: str = ""
-    """What the target is written in."""
-    vocab_size: int = 37_000
-    """Entries of the vocabulary, special ids included; of each, where there are two."""
-    joint: bool = True
-    """Whether both languages share one vocabulary."""
-    subwords: Literal["bpe", "unigram"] = "bpe"
-    """How subwords are learned: by merging byte pairs, or by pruning a unigram language model."""
-    byte_fallback: bool = True
-    """Whether a character outside the vocabulary is spelled in bytes instead of being lost."""
-    normalization: Literal["identity", "nfkc", "nfkc_cf"] = "identity"
-    """What is done to text before it is cut up: nothing, NFKC, or NFKC and case folding."""
-    sample_pairs: int = 1_000_000
-    """Most pairs, drawn at random, that the subwords are learned from."""
-    holdout_pairs: int = 1000
-    """About how many pairs to hold out for validation where no validation text is given."""
-    drop_duplicates: bool = False
-    """Leave out a pair that has been seen before, word for word."""
-    drop_copies: bool = False
-    """Leave out a pair whose target is its source."""
-    max_ratio: float = 0.0
-    """Leave out a pair one side of which has more than this times the other's tokens; 0: none."""
-    max_tokens: int = 0
-    """Leave out a pair one side of which has more tokens than this; 0: none."""
-
-    def __post_init__(self) -> None:
-        check_types(self)
-        require_at_least(self, SMALLEST_VOCABULARY, "vocab_size")
-        require_at_most(self, 10_000_000, "vocab_size")
-        require_at_least(self, 1, "sample_pairs", "holdout_pairs")
-        require_not_negative(self, "max_ratio", "max_tokens")
-        require(self, "max_ratio", self.max_ratio == 0 or self.max_ratio >= 1, "0, or 1 or more")
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextDataConfig:
-    """What a language model's text is turned into."""
-
-    name: ClassVar[str] = "data"
-
-    language: str = ""
-    """What the text is written in, as a code such as "en": for people."""
-    context: int = 512
-    """Tokens that the model reads at once: the text is cut into blocks of so many."""
-    documents: Literal["blank-line", "line", "file"] = "blank-line"
-    """Where a document of a plain text ends: at a blank line, at each line, or with its file.
-    A record of a TSV, CSV or JSONL file is always one document."""
-    vocab_size: int = 40_000
-    """Entries of the vocabulary, special ids and the line break included."""
-    subwords: Literal["bpe", "unigram"] = "bpe"
-    """How subwords are learned, as for translation."""
-    byte_fallback: bool = True
-    """Whether a character outside the vocabulary is spelled in bytes instead of being lost."""
-    normalization: Literal["identity", "nfkc", "nfkc_cf"] = "identity"
-    """What is done to text before it is cut up: nothing, NFKC, or NFKC and case folding."""
-    sample_lines: int = 1_000_000
-    """Most lines, drawn at random, that the subwords are learned from."""
-    holdout_bytes: int = 200_000
-    """About how much text to hold out for validation where none is given; at most a tenth."""
-
-    def __post_init__(self) -> None:
-        check_types(self)
-        require_at_least(self, SMALLEST_VOCABULARY, "vocab_size")
-        require_at_most(self, 10_000_000, "vocab_size")
-        require_at_least(self, 2, "context")
-        require_at_most(self, 1_000_000, "context")
-        require_at_least(self, 1, "sample_lines", "holdout_bytes")
 
 
 Assembly = Literal["seq2seq", "decoder"]
@@ -199,6 +153,9 @@ class ModelConfig:
     """Rate on each sub-layer's output and on the sums of embeddings and positions."""
     attention_dropout: float = 0.0
     """Rate on the attention weights; the paper's parser uses it, its translation models do not."""
+    aligned_input: bool = False
+    """Whether the decoder's input also has the encoder's output at the next unread word: a
+    departure from the paper, for tasks whose outputs follow the source word by word (parsing)."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -362,68 +319,6 @@ class TrainConfig:
         )
 
 
-@dataclass(frozen=True, kw_only=True)
-class DecodeConfig:
-    """How translations are searched for (§6.1)."""
-
-    name: ClassVar[str] = "decode"
-
-    beam: int = 4
-    """Hypotheses kept open for each sentence."""
-    alpha: float = 0.6
-    """Strength of the length penalty; 0 compares plain log-probabilities."""
-    penalty: Literal["gnmt", "power"] = "gnmt"
-    """((5 + length) / 6)^alpha, or length^alpha as most other toolkits have it."""
-    stop: Literal["bound", "count"] = "bound"
-    """End when no open hypothesis can still win, or once `beam` hypotheses have finished."""
-    max_extra_tokens: int = 50
-    """How many tokens longer than its own source a translation may become."""
-
-    def __post_init__(self) -> None:
-        check_types(self)
-        require_at_least(self, 1, "beam")
-        require_not_negative(self, "alpha", "max_extra_tokens")
-        require_at_most(self, 1_000_000, "max_extra_tokens")
-        require_at_most(self, WIDEST_BEAM, "beam")
-        require_at_most(self, STRONGEST_PENALTY, "alpha")
-
-
-@dataclass(frozen=True, kw_only=True)
-class NoDecodeConfig:
-    """The section of a task that searches for nothing."""
-
-    name: ClassVar[str] = "decode"
-
-
-@dataclass(frozen=True, kw_only=True)
-class GenerateConfig:
-    """How a language model continues a text."""
-
-    name: ClassVar[str] = "decode"
-
-    temperature: float = 1.0
-    """Below 1 draws what is probable more often; 0 always takes the most probable token."""
-    top_k: int = 0
-    """How many of the most probable tokens may be drawn; 0: any."""
-    top_p: float = 1.0
-    """Only the most probable tokens that together have this much probability may be drawn."""
-    beam: int = 0
-    """Hypotheses of a beam search, which is deterministic; 0 draws at random instead."""
-    alpha: float = 0.6
-    """Strength of the beam's length penalty; 0 compares plain log-probabilities."""
-    max_tokens: int = 256
-    """Tokens after which a continuation ends, if its document does not end before."""
-
-    def __post_init__(self) -> None:
-        check_types(self)
-        require_not_negative(self, "temperature", "top_k", "beam", "alpha")
-        require(self, "top_p", 0 < self.top_p <= 1, "above 0 and at most 1")
-        require_at_least(self, 1, "max_tokens")
-        require_at_most(self, LONGEST_CONTINUATION, "max_tokens")
-        require_at_most(self, WIDEST_BEAM, "beam")
-        require_at_most(self, STRONGEST_PENALTY, "alpha")
-
-
 class Section(Protocol):
     """A part of a config: a frozen dataclass that checks itself."""
 
@@ -455,6 +350,11 @@ class Config(Generic[D, S]):
                 object.__setattr__(self, name, kind())
             if type(getattr(self, name)) is not kind:
                 raise ConfigError(f"{name} = {getattr(self, name)!r} must be a {kind.__name__}")
+        if self.model.aligned_input and not row.is_aligned:
+            raise ConfigError(
+                f"model.aligned_input = true must be false with task = {self.task!r}, whose "
+                "outputs do not follow the source word by word"
+            )
         row.check(self)
 
     @classmethod
@@ -497,6 +397,7 @@ class Config(Generic[D, S]):
 
 
 LanguageModelConfig = Config[TextDataConfig, GenerateConfig]
+ParsingConfig = Config[ParsingDataConfig, ParsingDecodeConfig]
 
 AnyConfig = Config[Any, Any]
 """The config of any task, for code that serves them all."""
@@ -518,6 +419,11 @@ class TaskRow:
     """Its options on the command line as "module:object", which must import quickly."""
     served: str = ""
     """How it is served, as "module:object"; empty where it cannot be."""
+    is_aligned: bool = False
+    """Whether its batches have the source position that each target position has reached, which
+    `model.aligned_input` needs."""
+    vocab: Callable[[AnyConfig], Vocab] = lambda config: Vocab.shared(config.data.vocab_size)
+    """The vocabulary that a config asks for, where there is no tokenizer yet."""
     check: Callable[[AnyConfig], None] = lambda _: None
     """Raises ConfigError where sections do not fit each other."""
 
@@ -550,6 +456,23 @@ def _check_language_model(config: AnyConfig) -> None:
         raise ConfigError("train.bleu_pairs must be 0: a language model does not translate")
 
 
+def _parsing_vocab(config: AnyConfig) -> Vocab:
+    return Vocab(source_size=config.data.vocab_size, target_size=_USUAL_SYMBOLS)
+
+
+def _check_parsing(config: AnyConfig) -> None:
+    if config.model.tying == "three-way":
+        raise ConfigError(
+            "model.tying = 'three-way' must be 'two-way' or 'untied' with task = 'parsing': words "
+            "and symbols of trees are two vocabularies"
+        )
+    if config.train.bleu_pairs:
+        raise ConfigError("train.bleu_pairs must be 0: a parser does not translate")
+
+
+_USUAL_SYMBOLS = 106
+"""The target vocabulary of an English treebank, special ids included."""
+
 TASKS: dict[str, TaskRow] = {
     "translation": TaskRow(
         data=DataConfig,
@@ -569,6 +492,18 @@ TASKS: dict[str, TaskRow] = {
         inputs="headwise.tasks.language_model.inputs:INPUTS",
         served="headwise.tasks.language_model.serving:SERVED",
         check=_check_language_model,
+    ),
+    "parsing": TaskRow(
+        data=ParsingDataConfig,
+        decode=ParsingDecodeConfig,
+        module="headwise.tasks.parsing.task:TASK",
+        verb="parse",
+        assembly="seq2seq",
+        inputs="headwise.tasks.parsing.inputs:INPUTS",
+        served="headwise.tasks.parsing.serving:SERVED",
+        is_aligned=True,
+        vocab=_parsing_vocab,
+        check=_check_parsing,
     ),
 }
 

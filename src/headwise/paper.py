@@ -1,14 +1,14 @@
 """What the paper prints, and where a config departs from it.
 
-The shipped recipes `base`, `big` and `table3-*` are the paper's own experiments; a config that
-equals one of them departs from nothing. Their settings live in the recipes; here stands only
-what the paper says about them.
+The shipped recipes `base`, `big`, `table3-*`, `parsing-wsj` and `parsing-semi` are the paper's own
+experiments; a config that equals one of them departs from nothing. Their settings live in the
+recipes; here stands only what the paper says about them.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
-from headwise.config import AnyConfig, Vocab, task_row, toml_value
+from headwise.config import AnyConfig, task_row, toml_value
 from headwise.recipes import load_recipe
 
 
@@ -26,6 +26,8 @@ class Experiment:
     """On newstest2013, tokenised."""
     parameters: int | None = None
     """In millions."""
+    f1: float | None = None
+    """Of the parser, on section 23 of the WSJ."""
 
 
 def _row(recipe: str, title: str, ppl: float, bleu: float, millions: int | None) -> Experiment:
@@ -76,6 +78,8 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     _row("d-ls2", "row (D), label smoothing 0.2", 5.47, 25.7, None),
     _row("e-learned", "row (E), learned positions", 4.92, 25.7, None),
     _row("big", "big", 4.33, 26.4, 213),
+    Experiment(recipe="parsing-wsj", title="the parser of §6.3, WSJ only", f1=91.3),
+    Experiment(recipe="parsing-semi", title="the parser of §6.3, semi-supervised", f1=92.7),
 )
 
 _SECTIONS = {
@@ -99,6 +103,7 @@ _SECTIONS = {
     "model.scale_embeddings": "§3.4",
     "model.dropout": "§5.4",
     "model.attention_dropout": "§5.4",
+    "model.aligned_input": "§3.1",
     "train.batch_tokens × accumulate": "§5.1",
     "train.schedule": "§5.3",
     "train.decay_by": "§5.3",
@@ -121,8 +126,28 @@ _SECTIONS = {
     "decode.penalty": "§6.1",
     "decode.stop": "§6.1",
     "decode.max_extra_tokens": "§6.1",
+    "decode.constrained": "§6.3",
 }
 """Where the paper fixes each setting. What is not listed (the seed) it leaves open."""
+
+_PARSING = "parsing"
+
+_PARSING_SECTIONS = dict.fromkeys(
+    (
+        "data.vocab_size",
+        "model.d_model",
+        "model.num_layers",
+        "decode.beam",
+        "decode.alpha",
+        "decode.max_extra_tokens",
+    ),
+    "§6.3",
+)
+"""Where it fixes other values for its parser."""
+
+_PARSING_OPEN = ("model.dropout", "model.attention_dropout", "model.tying", "train.warmup_steps")
+"""What it chose for its parser by experiment and does not print, and tying, which cannot be that of
+translation."""
 
 
 _SAYS = {
@@ -130,6 +155,7 @@ _SAYS = {
     "model.attention_bias": "biases, which Table 3's parameter counts need",
     "model.norm_epsilon": "no value, and the authors' code 1e-6",
     "model.scale_embeddings": "embeddings multiplied by sqrt(d_model)",
+    "model.aligned_input": "a decoder whose input is embeddings and positions alone, also in §6.3",
     "train.schedule": "d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5)",
     "train.decay_by": "a rate that follows the steps",
     "train.clip_norm": "no clipping",
@@ -138,6 +164,7 @@ _SAYS = {
     "train.max_minutes": "no time limit",
     "train.patience": "a limit by steps",
     "train.save_every_steps": "checkpoints by the clock",
+    "decode.constrained": "a search that does not know what a tree is",
 }
 """What the paper has where its value as a setting would not say it."""
 
@@ -160,6 +187,7 @@ _REASONS: dict[tuple[str, str], str] = {
     ("model.tying", _OTHER): "two vocabularies cannot share one matrix",
     ("model.dropout", _MORE): "a small text is learned by heart without it",
     ("model.dropout", _LESS): "a large text, or a short training, is not learned by heart",
+    ("model.aligned_input", _OTHER): "a small model hardly learns which word it has reached",
     ("train.batch_tokens × accumulate", _LESS): "more updates fit into the same time",
     ("train.schedule", _OTHER): "the rate has come down when training ends",
     ("train.decay_by", _OTHER): "training ends on time, whatever the machine",
@@ -170,6 +198,8 @@ _REASONS: dict[tuple[str, str], str] = {
     ("train.patience", _MORE): "training ends when it no longer helps",
     ("train.save_every_steps", _MORE): "checkpoints come at the same steps on every machine",
     ("train.save_every_minutes", _LESS): "a short training is averaged over its last minutes",
+    ("decode.beam", _LESS): "a narrower beam is quicker",
+    ("decode.constrained", _OTHER): "every output is a tree over the words",
 }
 """Why people mostly depart from the paper in a setting, by which way they do."""
 
@@ -204,21 +234,30 @@ class Departure:
 def compare_with_paper(config: AnyConfig) -> tuple[Experiment, list[Departure]]:
     """Find the paper's experiment that a config is, or is nearest to, and what differs from it.
 
-    The nearest differs in the fewest settings; of several, the first. What is near none of them,
-    as small models are, is compared with the first, the base model.
+    The nearest differs in the fewest settings; of several, the first. A parser is compared with the
+    paper's parsers, all else with its translation models. What is near none of them, as small
+    models are, is compared with the first.
     """
     ours = _settings(config)
     compared: list[tuple[Experiment, list[Departure]]] = []
     for experiment in EXPERIMENTS:
-        theirs = _settings(load_recipe(experiment.recipe, experiment.overrides))
+        their_config = load_recipe(experiment.recipe, experiment.overrides)
+        if (their_config.task == _PARSING) != (config.task == _PARSING):
+            continue
+        theirs = _settings(their_config)
         departures = [
-            Departure(key=key, value=ours[key], paper=theirs[key], section=section)
-            for key, section in _SECTIONS.items()
-            if key in ours and ours[key] != theirs[key]
+            Departure(key=key, value=ours[key], paper=theirs[key], section=_section(key, config))
+            for key in _SECTIONS
+            if key in ours and key in theirs and ours[key] != theirs[key]
         ]
         compared.append((experiment, departures))
     nearest = min(compared, key=lambda pair: len(pair[1]))
     return nearest if len(nearest[1]) <= _NEAR else compared[0]
+
+
+def _section(key: str, config: AnyConfig) -> str:
+    sections = {**_SECTIONS, **_PARSING_SECTIONS} if config.task == _PARSING else _SECTIONS
+    return sections[key]
 
 
 def _settings(config: AnyConfig) -> dict[str, Any]:
@@ -233,13 +272,18 @@ def _settings(config: AnyConfig) -> dict[str, Any]:
     train = config.train
     settings["train.batch_tokens × accumulate"] = train.batch_tokens * train.accumulate
     settings["task"] = config.task
-    return {key: settings[key] for key in _SECTIONS if key in settings}
+    is_open: tuple[str, ...] = ()
+    if config.task == _PARSING:
+        is_open = _PARSING_OPEN
+        if config.train.schedule == "inverse-sqrt":  # The paper's, times a factor of its own.
+            settings["train.schedule"] = "paper"
+    return {key: settings[key] for key in _SECTIONS if key in settings and key not in is_open}
 
 
 def describe_size(config: AnyConfig) -> str:
     """Say how many parameters a config has and, for a row of Table 3, how many are printed."""
-    vocab, assembly = Vocab.shared(config.data.vocab_size), task_row(config.task).assembly
-    count = config.model.count_parameters(vocab, assembly) / 1e6
+    row = task_row(config.task)
+    count = config.model.count_parameters(row.vocab(config), row.assembly) / 1e6
     experiment, departures = compare_with_paper(config)
     text = f"{count:.1f} million parameters"
     if departures or not experiment.recipe.startswith("table3-"):
@@ -262,4 +306,6 @@ def describe_departures(config: AnyConfig) -> str:
             f"The paper reports perplexity {experiment.perplexity:.2f} and "
             f"BLEU {experiment.bleu:.1f} on newstest2013."
         )
+    if not departures and experiment.f1 is not None:
+        lines.append(f"The paper reports F1 {experiment.f1:.1f} on section 23 of the WSJ.")
     return "\n".join(lines)

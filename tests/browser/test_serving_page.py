@@ -157,11 +157,11 @@ def test_a_model_without_languages_keeps_no_languages_of_another(page: Page) -> 
 
 
 WRONG = [
-    (429, {"Retry-After": "2"}, "Many people are translating"),
+    (429, {"Retry-After": "2"}, "Many people are using this server"),
     (503, {"Retry-After": "2"}, "The server is stopping"),
     (504, {}, "took too long"),
     (500, {}, "Something went wrong in the server"),
-    (400, {}, "This cannot be translated: <b>why</b>."),
+    (400, {}, "The server refuses this: <b>why</b>."),
     (413, {}, "That is too much at once"),
     (401, {}, "The server asks for an API key"),
 ]
@@ -212,7 +212,7 @@ def test_results_of_an_earlier_text_are_marked(page: Page) -> None:
     see(old=False)
     for text, words in [
         ("ban " * 2501, "at most 10,000 characters"),
-        ("ban \0 dora", "This cannot be translated"),
+        ("ban \0 dora", "The server refuses this"),
         ("kuti", "The server cannot be reached"),
     ]:
         if text == "kuti":

@@ -38,6 +38,15 @@ def test_the_whole_model_traces_without_a_break_and_with_dropout(build: Build) -
     assert hidden(src, tgt_in).shape == (5, 13, 14)
 
 
+def test_aligned_input_traces_without_a_break(build: Build) -> None:
+    model = build(num_layers=1, aligned_input=True)
+    hidden = torch.compile(model.hidden, backend="aot_eager", fullgraph=True)
+    src, tgt_in, _ = make_batch()
+    aligned = tgt_in % src.shape[1]
+    expected = model.hidden(src, tgt_in, aligned)
+    torch.testing.assert_close(hidden(src, tgt_in, aligned), expected, rtol=0, atol=1e-5)
+
+
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 def test_a_compiled_training_step_equals_the_eager_one(build: Build) -> None:
     model = build()

@@ -6,24 +6,29 @@ import resource
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from headwise.config import AnyConfig
 from headwise.data import ParallelFiles
 from headwise.runs.checkpoint import read_checkpoint
 from headwise.runs.directory import RunDirectory
 from headwise.signals import SAME_SECONDS
 from headwise.tasks.language_model.files import TextFiles
+from headwise.tasks.parsing.files import TreeFiles
 from headwise.workflows.train import train
 from tests.small_runs import (
     command,
     digests,
     small_text_config,
+    small_tree_config,
     start,
     write_book,
     write_text,
+    write_trees,
 )
 
 # Large enough that much of the time goes into saving, where a kill would do harm.
@@ -55,7 +60,9 @@ def undisturbed(text: ParallelFiles, tmp_path_factory: pytest.TempPathFactory) -
     return digests(run)
 
 
-def kill_again_and_again(run: Path, text: ParallelFiles | TextFiles, kills: int, seed: int) -> int:
+def kill_again_and_again(
+    run: Path, text: ParallelFiles | TextFiles | TreeFiles, kills: int, seed: int
+) -> int:
     """Kill at random moments, checking each time that what is there can be used.
 
     Return how often: the run may come to its end before.
@@ -96,14 +103,19 @@ def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
     assert not [p for p in (run / "checkpoints").iterdir() if p.name.startswith(".")]
 
 
-def test_a_language_model_that_was_killed_ends_as_if_it_had_not_been(
+@pytest.mark.parametrize(
+    ("write", "config"), [(write_book, small_text_config), (write_trees, small_tree_config)]
+)
+def test_a_run_of_another_task_that_was_killed_ends_as_if_it_had_not_been(
+    write: Callable[[Path], TextFiles | TreeFiles],
+    config: Callable[..., AnyConfig],
     tmp_path: Path,
 ) -> None:
-    book, run = write_book(tmp_path), tmp_path / "run"
-    train(small_text_config(*SETTINGS), tmp_path / "undisturbed", text=book)
-    killed = kill_again_and_again(run, book, kills=1, seed=1)
+    files, run = write(tmp_path), tmp_path / "run"
+    train(config(*SETTINGS), tmp_path / "undisturbed", text=files)
+    killed = kill_again_and_again(run, files, kills=1, seed=1)
     assert killed, "the run ended before its first kill came: nothing was tried"
-    code, output, errors = finish(start(command(run, book, *SETTINGS)))
+    code, output, errors = finish(start(command(run, files, *SETTINGS)))
     assert code == 0, errors
     assert "finished at step 24" in output
     assert digests(run) == digests(tmp_path / "undisturbed")

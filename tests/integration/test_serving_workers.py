@@ -560,7 +560,7 @@ def test_a_server_with_workers_from_start_to_stop(server: Running, trained_run: 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
         thread.start()
-    tokens = sum(len(ids) + 1 for ids in translator.prepare(long, split=True).sources)
+    tokens = sum(len(ids) + 1 for ids in translator.cut(long, split=True).sources)
     wait_for(lambda: server.metric("headwise_source_tokens_total") == before + 4 * tokens)
     # As a service manager and a terminal do: several signals to all processes, in any order.
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):

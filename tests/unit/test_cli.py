@@ -42,10 +42,12 @@ VERBS = [
     "evaluate",
     "explain",
     "export",
+    "parse",
     "plot",
     "prepare",
     "report",
     "score",
+    "score-trees",
     "serve",
     "train",
     "translate",
@@ -66,7 +68,7 @@ def test_the_help_of_config_lists_every_shipped_recipe() -> None:
     others = ("base", "big", "gpt", "lm-tiny", "multi30k-tiny")
     listed, stem = set(), ""
     for word in words:
-        if word.startswith(("table3-", "demo")) or word in others:
+        if word.startswith(("table3-", "demo", "parsing-")) or word in others:
             listed.add(word)
             stem = "-".join(word.split("-")[:2])
         elif word.startswith("-") and stem:

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from headwise.config import (
+    TASKS,
     Config,
     DecodeConfig,
     ModelConfig,
@@ -155,9 +156,10 @@ def test_the_resolved_recipe_builds_the_same_config() -> None:
 
 
 def test_every_field_says_what_it_is() -> None:
-    source = Path(__file__).parents[2] / "src/headwise/config.py"
-    text = source.read_text("utf-8")
-    for key in all_keys():
+    source = Path(__file__).parents[2] / "src/headwise"
+    files = ("config.py", "task_sections.py")
+    text = "".join((source / file).read_text("utf-8") for file in files)
+    for key in {key for task in TASKS for key in all_keys(task)}:
         name = key.split(".")[-1]
         declared = text.index(f"\n    {name}: ")
         following = text[declared + 1 :].split("\n", 2)[1]

@@ -14,12 +14,21 @@ from pathlib import Path
 import click
 import pytest
 
-from tests.small_runs import SETTINGS, TEXT_SETTINGS, write_book, write_text
+from headwise.data.trees import read_trees
+from tests.small_runs import (
+    SETTINGS,
+    TEXT_SETTINGS,
+    TREE_SETTINGS,
+    write_book,
+    write_text,
+    write_trees,
+)
 
 ROOT = Path(__file__).parents[2]
 PAPER = (ROOT / "docs" / "paper.md").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
 TRAINING = (ROOT / "docs" / "training.md").read_text("utf-8")
+PARSING = (ROOT / "docs" / "parsing.md").read_text("utf-8")
 LANGUAGE_MODEL = (ROOT / "docs" / "language-model.md").read_text("utf-8")
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
 ROWS = [row for row in PAPER.splitlines() if row.startswith(("| §", "| Table"))]
@@ -35,6 +44,7 @@ def test_the_map_covers_every_section() -> None:
         *(f"§3.{part}" for part in ("1", "2.1", "2.2", "2.3", "3", "4", "5")),
         *(f"§5.{part}" for part in ("1", "2", "3", "4")),
         "§6.1",
+        "§6.3",
     }
 
 
@@ -82,11 +92,17 @@ def text(tmp_path: Path) -> Path:
         shutil.copy(parallel.sources[0], tmp_path / f"{part}.en")
         shutil.copy(parallel.targets[0], tmp_path / f"{part}.de")
     shutil.copy(write_book(tmp_path).paths[0], tmp_path / "test.txt")
+    for part, seed, count in (("train", 1, 120), ("dev", 2, 10), ("test", 3, 10)):
+        write_trees(tmp_path, count, seed).paths[0].rename(tmp_path / f"{part}.mrg")
+    words = [found.tree.words() for found in read_trees(tmp_path / "test.mrg")]
+    (tmp_path / "sentences.txt").write_text("".join(f"{' '.join(each)}\n" for each in words))
     return tmp_path
 
 
 @pytest.mark.parametrize(
-    "document", [README, TRAINING, LANGUAGE_MODEL], ids=["README", "training", "language-model"]
+    "document",
+    [README, TRAINING, LANGUAGE_MODEL, PARSING],
+    ids=["README", "training", "language-model", "parsing"],
 )
 def test_the_commands_of_a_document_run_in_their_order(document: str, text: Path) -> None:
     commands = [
@@ -100,6 +116,8 @@ def test_the_commands_of_a_document_run_in_their_order(document: str, text: Path
             command += [part for change in SETTINGS for part in ("--set", change)]
         elif command[1] in ("train", "doctor") and "--text" in command:
             command += [part for change in TEXT_SETTINGS for part in ("--set", change)]
+        elif command[1] in ("train", "doctor") and "--trees" in command:
+            command += [part for change in TREE_SETTINGS for part in ("--set", change)]
     # In one process, which imports torch once.
     code = f"""
 import sys
@@ -150,6 +168,16 @@ def test_the_python_of_the_language_model_guide_runs(trained_lm: Path, tmp_path:
     result = run_python(code, tmp_path)
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.endswith(" bits a byte\n")
+
+
+def test_the_python_of_the_parsing_guide_runs(trained_parser: Path, tmp_path: Path) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "parse").symlink_to(trained_parser)
+    (code,) = blocks(PARSING, "python")
+    result = run_python(code, tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.startswith("(")
+    assert result.stdout.endswith(" .\n")
 
 
 def test_the_pipe_of_the_readme_translates(trained_run: Path, tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ def test_table_3_parameter_counts_come_out_right(recipe: str) -> None:
     assert describe_size(config).endswith(f"the paper prints {printed}")
 
 
-OURS = ["demo", "demo-numbers", "demo-reverse", "gpt", "lm-tiny", "multi30k-tiny"]
+OURS = ["demo", "demo-numbers", "demo-reverse", "gpt", "lm-tiny", "multi30k-tiny", "parsing-small"]
 
 
 @pytest.mark.parametrize("recipe", OURS)
@@ -55,7 +55,8 @@ def test_every_row_of_table_3_ships() -> None:
     rows = "a-h1 a-h4 a-h16 a-h32 b-dk16 b-dk32 c-n2 c-n4 c-n8 c-d256 c-d1024 c-ff1024 c-ff4096"
     rows += " d-drop0 d-drop2 d-ls0 d-ls2 e-learned base big"
     named = {experiment.recipe for experiment in EXPERIMENTS}
-    assert named == {"base", "big", *(f"table3-{row}" for row in rows.split())}
+    parsers = {"parsing-wsj", "parsing-semi"}
+    assert named == {"base", "big", *parsers, *(f"table3-{row}" for row in rows.split())}
     assert named <= set(recipe_names())
 
 
@@ -104,6 +105,35 @@ def test_the_options_of_later_models_are_departures() -> None:
         '  model.activation = "gelu", where §3.3 has "relu"',
         "  model.scale_embeddings = false, where §3.4 has embeddings multiplied by sqrt(d_model)",
     ]
+
+
+def test_a_parser_is_compared_with_the_papers_parsers() -> None:
+    config = load_recipe("parsing-wsj", ["decode.beam=4", "decode.constrained=true"])
+    assert describe_departures(config).splitlines() == [
+        "2 departures from the paper, compared with the parser of §6.3, WSJ only:",
+        "  decode.beam = 4, where §6.3 has 21",
+        "  decode.constrained = true, where §6.3 has a search that does not know what a tree is",
+    ]
+    experiment, departures = compare_with_paper(load_recipe("parsing-small"))
+    found = {departure.key: departure for departure in departures}
+    assert experiment.recipe == "parsing-wsj"
+    assert "model.aligned_input" in found
+    assert found["decode.beam"].reason == "a narrower beam is quicker"
+    assert "task" not in found
+
+
+@pytest.mark.parametrize(("recipe", "f1"), [("parsing-wsj", 91.3), ("parsing-semi", 92.7)])
+def test_the_papers_parsers_have_its_f1(recipe: str, f1: float) -> None:
+    lines = describe_departures(load_recipe(recipe)).splitlines()
+    assert lines[0].startswith("No departure from the paper: this is the parser of §6.3")
+    assert lines[1] == f"The paper reports F1 {f1} on section 23 of the WSJ."
+
+
+def test_what_the_paper_does_not_print_of_its_parser_is_no_departure() -> None:
+    changes = ["model.dropout=0.3", "model.tying=two-way", "train.warmup_steps=8000"]
+    paper_schedule = ["train.schedule=paper", "train.peak_rate=0"]
+    config = load_recipe("parsing-wsj", [*changes, *paper_schedule])
+    assert compare_with_paper(config)[1] == []
 
 
 def test_departures_from_a_row_are_counted_from_that_row() -> None:

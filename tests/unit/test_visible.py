@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.live import Live
 
 from headwise.cli import demo_report, output
-from headwise.cli.demo import _DemoWatch
+from headwise.cli.demo import DemoWatch
 from headwise.cli.prompt import converse
 from headwise.cli.watch import LiveWatch, PlainWatch
 from headwise.config import Config, DataConfig
@@ -120,15 +120,15 @@ def test_an_event_stays_on_one_line(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_the_demo_prints_names_visibly(capsys: pytest.CaptureFixture[str]) -> None:
-    _DemoWatch(PlainWatch(), 100).say("runs/a\nb\x1b[2J is trained already")
+    DemoWatch(PlainWatch(), 100).say("runs/a\nb\x1b[2J is trained already")
     assert capsys.readouterr().err == "runs/a\\nb\\x1b[2J is trained already\n"
 
 
 def test_the_demos_report_shows_text_visibly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "100")
-    (row,) = demo_report._row("source", HOSTILE)
+    (row,) = demo_report.row("source", HOSTILE)
     assert click.unstyle(row) == f"source       {visible(HOSTILE)}"
-    (command,) = demo_report._command("headwise attention", HOSTILE)
+    (command,) = demo_report.command("headwise attention", HOSTILE)
     assert command == f"  headwise attention {visible(HOSTILE)}"
 
 

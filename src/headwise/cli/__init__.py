@@ -21,10 +21,12 @@ from headwise.cli.explain import explain
 from headwise.cli.export import export
 from headwise.cli.generate import generate
 from headwise.cli.output import error_line, error_lines
+from headwise.cli.parse import parse
 from headwise.cli.plot import plot
 from headwise.cli.prepare import prepare
 from headwise.cli.report import report
 from headwise.cli.score import score
+from headwise.cli.score_trees import score_trees
 from headwise.cli.serve import serve
 from headwise.cli.train import average, train
 from headwise.cli.translate import translate
@@ -48,6 +50,10 @@ Examples:
                                     train a language model on your own text
   headwise generate runs/lm --prompt "The castle"
                                     continue a text
+  headwise train parsing-small --trees train.mrg --run runs/parse
+                                    train a constituency parser on your own trees
+  headwise parse runs/parse "The dog sleeps."
+                                    trees of sentences, or of the lines of stdin
   headwise doctor multi30k-tiny     time and memory of a recipe on this machine
   headwise plot runs/base --out curves.html
                                     a run's loss, perplexity, rate and speed
@@ -58,6 +64,8 @@ Examples:
   headwise report runs/ende         a run's scores, samples and curves on one page
   headwise score output.de test.de --language de
                                     BLEU and chrF of translations in a file
+  headwise score-trees gold.txt parsed.txt
+                                    bracket scores of parse trees, like EVALB
   headwise export runs/ende --to ctranslate2
                                     export the model to a faster engine
   headwise serve runs/ende          a translation API and a web page
@@ -91,10 +99,12 @@ app.add_command(evaluate)
 app.add_command(explain)
 app.add_command(export)
 app.add_command(generate)
+app.add_command(parse)
 app.add_command(plot)
 app.add_command(prepare)
 app.add_command(report)
 app.add_command(score)
+app.add_command(score_trees)
 app.add_command(serve)
 app.add_command(train)
 app.add_command(translate)

@@ -5,7 +5,7 @@ import textwrap
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -17,6 +17,8 @@ from headwise.visible import visible
 if TYPE_CHECKING:
     from headwise.cli.watch import LiveWatch, PlainWatch
     from headwise.training.events import Event
+    from headwise.workflows.demo import DemoTraining
+    from headwise.workflows.demo_parsing import ParsingDemoTraining
     from headwise.workflows.demo_tasks import TaskName
 
 EPILOG = """\b
@@ -28,6 +30,8 @@ Examples:
                                            to "305 = trescientos cinco"
   headwise demo --task reverse --minutes 1
                                            the smallest: words backwards
+  headwise demo --task parsing --trees craft.mrg
+                                           a parser, in five minutes, from a treebank of yours
 
 The same command again resumes a stopped demo, and shows the results of a finished one.
 The text is downloaded once, with pip, to demo-data beside the run.
@@ -37,18 +41,22 @@ The text is downloaded once, with pip, to demo-data beside the run.
 @click.command(epilog=EPILOG)
 @click.option(
     "--task",
-    type=click.Choice(["tatoeba", "numbers", "reverse"]),
+    type=click.Choice(["tatoeba", "numbers", "reverse", "parsing"]),
     help="What to learn; default: tatoeba, or numbers if that cannot be downloaded.",
 )
 @click.option(
-    "--minutes", type=click.FloatRange(min=0, min_open=True), help="How long to train; default: 3."
+    "--minutes",
+    type=click.FloatRange(min=0, min_open=True),
+    help="How long to train; default: 3, for parsing 5.",
 )
+@click.option("--trees", type=FILE, multiple=True, help="Bracketed trees, for --task parsing.")
 @click.option("--run", type=FILE, help="The run directory; default: runs/demo or runs/demo-TASK.")
 @click.option("--fresh", is_flag=True, help="Start over, even if the demo is trained already.")
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change one value.")
 def demo(
-    task: "TaskName | None",
+    task: 'TaskName | Literal["parsing"] | None',
     minutes: float | None,
+    trees: tuple[Path, ...],
     run: Path | None,
     fresh: bool,
     overrides: tuple[str, ...],
@@ -56,16 +64,23 @@ def demo(
     """Train a translator within minutes and see what it can do.
 
     It learns from real sentences, is scored on a thousand held-out ones, shows ten of them, and
-    translates what you type.
+    translates what you type. With --task parsing it learns to draw the trees of sentences.
     """
     began = time.monotonic()
+    if task == "parsing":
+        from headwise.cli.demo_parsing import parsing_demo
+
+        parsing_demo(run, trees, minutes=minutes, overrides=overrides, fresh=fresh, began=began)
+        return
+    if trees:
+        raise click.UsageError("--trees is for --task parsing")
     from headwise.cli.demo_report import filled, heading, report_text, width
     from headwise.cli.watch import watch
     from headwise.workflows.demo import evaluate_demo, train_demo
 
     try:
         with watch() as watcher:
-            demo_watch = _DemoWatch(watcher, width())
+            demo_watch = DemoWatch(watcher, width())
             training = train_demo(
                 run,
                 task=task,
@@ -76,19 +91,7 @@ def demo(
                 on_event=demo_watch.event,
                 on_progress=watcher.progress,
             )
-            if training.signal:
-                step = training.state.step
-                saved = f"saved step {step:,}" if step else "no update was made yet"
-                show(f"stopped: {saved}; the same command resumes from there")
-                raise SystemExit(128 + training.signal)
-            time_taken = duration(60 * training.state.minutes)
-            if training.is_new:
-                demo_watch.say(f"Trained for {time_taken}; now the test.")
-            else:
-                demo_watch.say(
-                    f"{training.run.path} is trained already, for {time_taken}: here it is again. "
-                    "--fresh starts over."
-                )
+            after_training(training, demo_watch)
             report = evaluate_demo(training, on_progress=watcher.progress)
     except KeyboardInterrupt:
         show("stopped: what is done is kept, and the same command resumes from there")
@@ -104,7 +107,24 @@ def demo(
         converse(report.translator)
 
 
-class _DemoWatch:
+def after_training(training: "DemoTraining | ParsingDemoTraining", watch: "DemoWatch") -> None:
+    """Say how training ended; exit if a signal stopped it."""
+    if training.signal:
+        step = training.state.step
+        saved = f"saved step {step:,}" if step else "no update was made yet"
+        show(f"stopped: {saved}; the same command resumes from there")
+        raise SystemExit(128 + training.signal)
+    time_taken = duration(60 * training.state.minutes)
+    if training.is_new:
+        watch.say(f"Trained for {time_taken}; now the test.")
+    else:
+        watch.say(
+            f"{training.run.path} is trained already, for {time_taken}: here it is again. "
+            "--fresh starts over."
+        )
+
+
+class DemoWatch:
     """Show training in fewer lines than `headwise train`, wrapped to the terminal."""
 
     def __init__(self, watcher: "PlainWatch | LiveWatch", width: int) -> None:

@@ -41,18 +41,18 @@ def _score(report: "DemoReport") -> list[str]:
     margin = "" if scores.bleu.interval is None else f" ± {scores.bleu.interval.margin:.1f}"
     return [
         f"BLEU {scores.bleu.value:.1f}{margin} on {unseen}",
-        *_row("signature", scores.bleu.signature),
-        *_row("chrF", f"{scores.chrf.value:.1f}"),
-        *_row("exact", f"{report.exact:.1%} equal a human translation exactly"),
+        *row("signature", scores.bleu.signature),
+        *row("chrF", f"{scores.chrf.value:.1f}"),
+        *row("exact", f"{report.exact:.1%} equal a human translation exactly"),
     ]
 
 
 def _samples(report: "DemoReport") -> list[list[str]]:
     return [
         [
-            *_row("source", sample.source),
-            *_row("ours", shown_text(sample.translation), colour="cyan"),
-            *_row("reference", sample.references[0]),
+            *row("source", sample.source),
+            *row("ours", shown_text(sample.translation), colour="cyan"),
+            *row("reference", sample.references[0]),
         ]
         for sample in report.samples
     ]
@@ -75,18 +75,18 @@ def _measured(report: "DemoReport", seconds: float) -> list[str]:
         f"second, with a beam of {config.decode.beam}",
         "altogether": f"{duration(seconds)} since the command started",
     }
-    return [line for label, text in rows.items() for line in _row(label, text)]
+    return [line for label, text in rows.items() for line in row(label, text)]
 
 
 def _places(report: "DemoReport") -> list[str]:
     training = report.training
     lines = [
-        *_row("report", f"{report.page}: open it in a browser"),
-        *_row("model", str(training.run.path)),
-        *_row("text", str(training.text.directory)),
+        *row("report", f"{report.page}: open it in a browser"),
+        *row("model", str(training.run.path)),
+        *row("text", str(training.text.directory)),
     ]
     if training.text.task.credit:
-        lines += _row("credit", training.text.task.credit)
+        lines += row("credit", training.text.task.credit)
     return lines
 
 
@@ -98,21 +98,21 @@ def _next(report: "DemoReport") -> list[str]:
     references = f"--ref={shlex.quote(f'{text.directory}/test.{text.task.target}')}.{numbers}"
     return [
         "Text of your own, two files that correspond line by line:",
-        *_command("headwise train demo", "--src train.en", "--tgt train.es", "--run runs/mine"),
+        *command("headwise train demo", "--src train.en", "--tgt train.es", "--run runs/mine"),
         "What each word attends to:",
-        *_command(
+        *command(
             f"headwise attention {run}",
             shlex.quote(text.task.examples[0]),
             "--out attention.html",
         ),
         "The same test, with all scores:",
-        *_command(
+        *command(
             f"headwise evaluate {run}", f"--src {shlex.quote(str(text.test_source))}", references
         ),
     ]
 
 
-def _command(*parts: str) -> list[str]:
+def command(*parts: str) -> list[str]:
     """Format a command; on several lines, with backslashes, if one is too short."""
     parts = tuple(map(visible, parts))
     line = f"  {' '.join(parts)}"
@@ -136,7 +136,7 @@ def width() -> int:
     return min(_WIDEST, shutil.get_terminal_size().columns)
 
 
-def _row(label: str, text: str, colour: str | None = None) -> list[str]:
+def row(label: str, text: str, colour: str | None = None) -> list[str]:
     """Put a label before a text, which is wrapped in its own column."""
     lines = textwrap.wrap(visible(text, keep=IN_TEXT), max(20, width() - _LABEL)) or [""]
     return [

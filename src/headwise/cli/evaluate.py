@@ -26,6 +26,8 @@ Examples:
                                      a source and two references on each line
   headwise evaluate runs/lm --text test.txt
                                      a language model: perplexity and bits per byte
+  headwise evaluate runs/parse --trees test.mrg
+                                     a parser: bracket scores by EVALB's rules
 
 Files may end in .gz, .xz or .zst. Publish BLEU with its signature; the tokenised
 scores are as in the paper, and not comparable with it.
@@ -103,7 +105,8 @@ def evaluate(
     }
     others = [flag for flag, value in given.items() if value not in (None, ())]
     if task == "translation":
-        others = given_flags(files, but=task)
+        others = []
+    others += given_flags(files, but=task)
     if others:
         raise click.UsageError(f"{others[0]} is of another task: {visible(str(runs[0]))} is {task}")
     if task != "translation":

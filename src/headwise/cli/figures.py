@@ -12,6 +12,8 @@ _WORDS = {
     "word_perplexity": "{:.2f} a word",
     "bits_per_byte": "{:.3f} bits a byte",
     "bleu": "BLEU {:.1f}",
+    "f1": "F1 {:.1f}",
+    "tagging_accuracy": "tagging {:.1f} %",
 }
 """How well-known numbers are written; those not named here by their own name."""
 

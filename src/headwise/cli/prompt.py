@@ -1,5 +1,6 @@
-"""An interactive prompt that translates each line."""
+"""An interactive prompt that translates or parses each line."""
 
+from collections.abc import Iterator
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,7 @@ import click
 from headwise.cli.output import error_line, show, show_styled, shown_text
 
 if TYPE_CHECKING:
+    from headwise.tasks.parsing.parser import Parser
     from headwise.tasks.translation.translator import Translation, Translator
 
 ALTERNATIVES = 4
@@ -19,21 +21,8 @@ def converse(translator: "Translator") -> None:
     """Translate what is typed, until an empty line, Ctrl-D or Ctrl-C."""
     from headwise.errors import RequestError
 
-    with suppress(ImportError):
-        import readline  # noqa: F401 - gives `input` the arrow keys and a history
-
     last = ""
-    while True:
-        try:
-            line = _typed()
-        except (EOFError, KeyboardInterrupt):
-            show("")
-            return
-        except UnicodeDecodeError:
-            error_line("not text in this encoding: try LANG=C.UTF-8")
-            continue
-        if not line:
-            return
+    for line in _lines():
         wants_all = line.startswith("?")
         text = line.removeprefix("?").strip() or last
         if not text:
@@ -50,6 +39,41 @@ def converse(translator: "Translator") -> None:
         answer = f"  {shown_text(translation.text)}"
         show_styled(_alternatives(translation) if wants_all else answer)
         last = text
+
+
+def draw_trees(parser: "Parser") -> None:
+    """Parse what is typed, until an empty line, Ctrl-D or Ctrl-C."""
+    from headwise.errors import RequestError
+
+    for line in _lines():
+        try:
+            (parse,) = parser.parse(line)
+        except RequestError as error:
+            error_line(str(error))
+            continue
+        except KeyboardInterrupt:
+            show("")
+            return
+        show(parse.pretty())
+
+
+def _lines() -> Iterator[str]:
+    """Yield what is typed, until an empty line, Ctrl-D or Ctrl-C."""
+    with suppress(ImportError):
+        import readline  # noqa: F401 - gives `input` the arrow keys and a history
+
+    while True:
+        try:
+            line = _typed()
+        except (EOFError, KeyboardInterrupt):
+            show("")
+            return
+        except UnicodeDecodeError:
+            error_line("not text in this encoding: try LANG=C.UTF-8")
+            continue
+        if not line:
+            return
+        yield line
 
 
 def _typed() -> str:

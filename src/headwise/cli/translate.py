@@ -1,18 +1,14 @@
 """`headwise translate`: translate arguments, or lines from stdin or a file."""
 
 import json
-import os
-import sys
-from contextlib import ExitStack
-from io import BufferedIOBase, BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from headwise.cli.engine_options import engine_options
+from headwise.cli.line_filter import filter_lines, require_one_input
 from headwise.cli.output import error_line, note
-from headwise.cli.streams import reader_is_gone, standard_input, standard_output, write_whole
 from headwise.cli.text_options import FILE
 from headwise.config import STRONGEST_PENALTY
 from headwise.errors import DataError
@@ -119,11 +115,9 @@ def translate(
     device: str,
 ) -> None:
     """Translate sentences, or the lines of a text, with a trained run."""
-    if sentences and source is not None:
-        raise click.UsageError("give sentences as arguments or a file with --input, not both")
+    require_one_input(sentences, source)
 
     from headwise.decoding import SamplingSettings
-    from headwise.workflows.line_filter import translate_lines
     from headwise.workflows.translators import load_translator
 
     translator = load_translator(
@@ -141,7 +135,7 @@ def translate(
         sampling = SamplingSettings(temperature=temperature, top_k=top_k, top_p=top_p, seed=seed)
     too_long = 0
 
-    def lines_of(texts: list[str], first: int) -> list[str]:
+    def lines_of(texts: list[str], first: int, name: str) -> list[str]:
         nonlocal too_long
         if only_score:
             pairs = _pairs(texts, first, name, "target")
@@ -165,67 +159,13 @@ def translate(
             too_long += sum(bool(translation.parts) for translation in translations)
         return [_line(translator, t, scores, tsv, as_json) for t in translations]
 
-    if target is not None and not sentences:
-        _require_another(target, source)
-    with ExitStack() as stack:
-        reading, name = _input(sentences, source)
-        if target is None:
-            writing = standard_output("let it go somewhere, or to a file with --output FILE")
-        else:
-            writing = stack.enter_context(target.open("wb"))
-        from headwise.cli.watch import watch
-
-        reads_stdin = source is None and not sentences
-        shows_progress = _shows_progress(reads_stdin=reads_stdin, writes_stdout=target is None)
-        watcher = stack.enter_context(watch()) if shows_progress else None
-
-        def on_progress(done: int) -> None:
-            if watcher is not None:
-                watcher.progress("translating", done, None)
-
-        try:
-            translate_lines(
-                reading,
-                name,
-                lines_of,
-                lambda content: write_whole(writing, content),
-                lenient=lenient,
-                on_progress=on_progress,
-            )
-        except BrokenPipeError:
-            raise reader_is_gone() from None
+    filter_lines(sentences, source, target, lines_of, lenient=lenient, doing="translating")
     if too_long:
         lines = "1 line was" if too_long == 1 else f"{too_long:,} lines were"
         error_line(
             f"{lines} longer than the {translator.longest_source:,} tokens that training may have "
             "seen, and translated in parts"
         )
-
-
-def _input(sentences: tuple[str, ...], source: Path | None) -> tuple[BufferedIOBase, str]:
-    """Return what to read lines from, and its name in error messages."""
-    if sentences:
-        lines = (os.fsencode(sentence) + b"\n" for sentence in sentences)
-        return BytesIO(b"".join(lines)), "argument"
-    if source is not None:
-        return source.open("rb"), str(source)
-    return standard_input("give sentences, or a file with --input FILE"), "stdin"
-
-
-def _require_another(target: Path, source: Path | None) -> None:
-    """Raise DataError if the output would overwrite the input."""
-    if source is None and sys.stdin is None:
-        return
-    read = os.fstat(sys.stdin.fileno()) if source is None else source.stat()
-    if target.is_file() and os.path.samestat(read, target.stat()):
-        raise DataError(f"{target}: is the input, too, and would be lost: name another file")
-
-
-def _shows_progress(*, reads_stdin: bool, writes_stdout: bool) -> bool:
-    """Return whether to show a progress bar: not where it would mix with lines on a terminal."""
-    reads_terminal = reads_stdin and sys.stdin.isatty()
-    writes_terminal = writes_stdout and sys.stdout.isatty()
-    return sys.stderr.isatty() and not reads_terminal and not writes_terminal
 
 
 def _line(

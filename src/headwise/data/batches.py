@@ -35,7 +35,8 @@ class Field:
     vocab: Literal["source", "target", ""] = ""
     """Whose ids it has; empty for floats."""
     in_budget: bool = True
-    """Whether its positions count towards `train.batch_tokens`."""
+    """Whether its positions count towards `train.batch_tokens`, and as tokens where those are
+    reported."""
 
 
 class Batches:
@@ -65,8 +66,9 @@ class Batches:
         fits = longer <= min(batch_tokens, longest or batch_tokens)
         self.too_long: Indices = np.flatnonzero(~fits)
         self._usable: Indices = np.flatnonzero(fits)
-        self._targets = lengths.pop(fields[-1].name)
-        self._all_lengths = {**lengths, "target": self._targets}
+        self._targets = lengths[fields[-1].name]
+        counted = {f.name: lengths[f.name] for f in fields[:-1] if f.in_budget}
+        self._all_lengths = {**counted, "target": self._targets}
         self.target_tokens = int(self._targets[self._usable].sum())
         """Tokens to predict in an epoch."""
 

@@ -1,6 +1,7 @@
 """Subword models on disk: the folder `tokenizer` of prepared data and of a run.
 
 joint.model             or source.model and target.model; or one for each stream, by its name
+NAME.json               a stream of symbols instead of subwords: its table
 manifest.json           the SHA-256 of each; where streams have names, their kinds as well
 """
 
@@ -12,20 +13,23 @@ from typing import Any
 
 from headwise.data.subwords import Subwords
 from headwise.errors import DataError
-from headwise.files import Folder, sync_directory, write_file
+from headwise.files import Folder, parse_json, sync_directory, write_file
 
 MANIFEST = "manifest.json"
 SENTENCEPIECE = "sentencepiece"
+SYMBOLS = "symbols"
 
 _MOST_MANIFEST_BYTES = 1 << 16
 _MOST_MODEL_BYTES = 32 << 20
 """Of a SentencePiece model: more than a million entries."""
+_MOST_TABLE_BYTES = 1 << 20
+"""Of a table of symbols. As objects in memory, JSON takes up to 24 times its bytes."""
 
 
 def save_subwords(directory: Path, source: Subwords, target: Subwords) -> None:
     """Write the folder `tokenizer` into a directory that is being made; one model may be both."""
     models = {"joint": source} if source is target else {"source": source, "target": target}
-    _save(directory, models, {})
+    _save(directory, models, {}, {})
 
 
 def copy_tokenizer(source: Folder, directory: Path) -> None:
@@ -36,7 +40,7 @@ def copy_tokenizer(source: Folder, directory: Path) -> None:
     copy = directory / "tokenizer"
     copy.mkdir()
     for name, digest in _digests(folder).items():
-        write_file(copy / name, _read_model(folder, name, digest))
+        write_file(copy / name, _read_file(folder, name, digest, _MOST_MODEL_BYTES))
     write_file(copy / MANIFEST, folder.read(MANIFEST, _MOST_MANIFEST_BYTES))
     sync_directory(copy)
 
@@ -57,51 +61,83 @@ def load_subwords(directory: Path | Folder) -> tuple[Subwords, Subwords]:
     return models[0], models[-1]
 
 
-def save_streams(directory: Path, streams: Mapping[str, Subwords]) -> None:
-    """Write the folder `tokenizer` with a subword model for each stream, by its name."""
-    _save(directory, streams, {"streams": dict.fromkeys(streams, SENTENCEPIECE)})
+def save_streams(
+    directory: Path, streams: Mapping[str, Subwords], tables: Mapping[str, object] | None = None
+) -> None:
+    """Write the folder `tokenizer`: a subword model for each stream, by its name.
+
+    Streams of symbols have a table each instead, anything that JSON can hold.
+    """
+    tables = tables or {}
+    kinds = {**dict.fromkeys(streams, SENTENCEPIECE), **dict.fromkeys(tables, SYMBOLS)}
+    _save(directory, streams, {"streams": kinds}, tables)
 
 
 def load_stream(directory: Path | Folder, name: str) -> Subwords:
     """Load the subwords of one stream."""
+    folder, digests = _stream(directory, name, SENTENCEPIECE)
+    return _load(folder, name, digests)
+
+
+def load_table(directory: Path | Folder, name: str) -> Any:
+    """Load the table of a stream of symbols, as JSON holds it."""
+    folder, digests = _stream(directory, name, SYMBOLS)
+    file = f"{name}.json"
+    content = _read_file(folder, file, digests.get(file), _MOST_TABLE_BYTES)
+    try:
+        return parse_json(content)
+    except ValueError as error:
+        raise DataError(f"{folder.path / file}: not JSON: {error}") from error
+
+
+def _stream(directory: Path | Folder, name: str, kind: str) -> tuple[Folder, dict[str, Any]]:
+    """Return the folder `tokenizer` and its digests; it must have a stream of this kind."""
     folder = Folder.of(directory) / "tokenizer"
     manifest = _manifest(folder)
-    kind = _table(folder, manifest, "streams").get(name)
-    if kind != SENTENCEPIECE:
-        found = "no stream" if kind is None else f"another kind ({kind!r:.40}) of stream"
+    actual = _table(folder, manifest, "streams").get(name)
+    if actual != kind:
+        found = "no stream" if actual is None else f"another kind ({actual!r:.40}) of stream"
         raise DataError(f"{folder.path / MANIFEST}: has {found} {name!r}")
-    return _load(folder, name, _table(folder, manifest, "sha256"))
+    return folder, _table(folder, manifest, "sha256")
 
 
-def _save(directory: Path, models: Mapping[str, Subwords], notes: dict[str, Any]) -> None:
+def _save(
+    directory: Path,
+    models: Mapping[str, Subwords],
+    notes: dict[str, Any],
+    tables: Mapping[str, object],
+) -> None:
     folder = directory / "tokenizer"
     folder.mkdir()
+    files = {f"{name}.model": subwords.model for name, subwords in models.items()}
+    for name, table in tables.items():
+        files[f"{name}.json"] = json.dumps(table, indent=1, ensure_ascii=False).encode()
     digests = {}
-    for name, subwords in models.items():
-        write_file(folder / f"{name}.model", subwords.model)
-        digests[f"{name}.model"] = hashlib.sha256(subwords.model).hexdigest()
+    for name, content in files.items():
+        write_file(folder / name, content)
+        digests[name] = hashlib.sha256(content).hexdigest()
     write_file(folder / MANIFEST, json.dumps({**notes, "sha256": digests}, indent=1).encode())
     sync_directory(folder)
 
 
 def _load(folder: Folder, name: str, digests: dict[str, Any]) -> Subwords:
     file = f"{name}.model"
-    model = _read_model(folder, file, digests.get(file))
+    model = _read_file(folder, file, digests.get(file), _MOST_MODEL_BYTES)
     try:
         return Subwords(model)
     except DataError as error:
         raise DataError(f"{folder.path / file}: {error}") from error
 
 
-def _read_model(folder: Folder, name: str, digest: str | None) -> bytes:
+def _read_file(folder: Folder, name: str, digest: str | None, most_bytes: int) -> bytes:
     path = folder.path / name
     try:
-        model = folder.read(name, _MOST_MODEL_BYTES)
+        content = folder.read(name, most_bytes)
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
-    if hashlib.sha256(model).hexdigest() != digest:
+    if hashlib.sha256(content).hexdigest() != digest:
         raise DataError(f"{path}: damaged: its SHA-256 is not the one it was saved with")
-    return model
+    return content
 
 
 def _manifest(folder: Folder) -> Any:
@@ -124,6 +160,12 @@ def _table(folder: Folder, manifest: Any, key: str) -> dict[str, Any]:
 def _digests(folder: Folder) -> dict[str, Any]:
     """Return the digests of the tokenizer's files, which have plain names."""
     digests = _table(folder, _manifest(folder), "sha256")
-    if not all(name.removesuffix(".model").isidentifier() for name in digests):
+    if not all(map(_is_plain, digests)):
         raise DataError(f"{folder.path / MANIFEST}: not a manifest of subword models")
     return digests
+
+
+def _is_plain(name: str) -> bool:
+    """Return whether it can be the name of a model or a table, and no path."""
+    stem, _, ending = name.rpartition(".")
+    return ending in ("model", "json") and stem.isidentifier() and name != MANIFEST

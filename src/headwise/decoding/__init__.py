@@ -1,17 +1,24 @@
 """Search for the best output, or draw one, with any model that can make a step.
 
 A model is a function `step(ids [R], state) -> (logits [R, V], state)` and a state whose rows can be
-reordered and replaced (`DecodingState`). Letters: B sentences, W hypotheses of each, R rows of the
-model's state (B, or B*W), V vocabulary, T tokens so far, C candidates.
+reordered and replaced (`DecodingState`). A `Constraint` says which tokens a beam search may take
+next. Letters: B sentences, W hypotheses of each, R rows of the model's state (B, or B*W), V
+vocabulary, T tokens so far, C candidates.
 """
 
 from headwise.decoding.beam import Hypothesis
 from headwise.decoding.sampling import Drawn, sample, sample_steps
 from headwise.decoding.search import BeamSearch, Found, beam_search
-from headwise.decoding.settings import SamplingSettings, SearchSettings, length_penalty
+from headwise.decoding.settings import (
+    Constraint,
+    SamplingSettings,
+    SearchSettings,
+    length_penalty,
+)
 
 __all__ = [
     "BeamSearch",
+    "Constraint",
     "Drawn",
     "Found",
     "Hypothesis",

@@ -151,20 +151,26 @@ def _prefix_table(prefixes: list[list[int]], like: Tensor) -> Tensor:
 
 
 def advance(
-    beams: Beams, logits: Tensor, settings: SearchSettings, vocab: Vocab
+    beams: Beams,
+    logits: Tensor,  # [R, V]
+    settings: SearchSettings,
+    vocab: Vocab,
+    allowed: Tensor | None = None,  # [R, V]
 ) -> tuple[Beams, Tensor]:
     """Take one step: return the search after it and, for each hypothesis, the row it came from.
 
-    `logits` [R, V] has one row for each sentence at the first step, and W for each after it. Each
-    hypothesis can end in one way only, so at most W of the 2W best continuations end, and W stay
-    open.
+    Logits have one row for each sentence at the first step, and W for each after it. `allowed` says
+    which tokens may come next, besides the search's own rules; None: any. Each hypothesis can end
+    in one way only, so at most W of the 2W best continuations end, and W stay open.
     """
     size, width = beams.log_probs.shape
     num_rows = logits.shape[0] // size  # of each sentence: 1 at the first step, then W
     count = min(2 * width, num_rows * logits.shape[1])
     # Normalised over all tokens, including those that are not allowed.
     log_probs = beams.log_probs[:, :num_rows] - log_normalisers(logits).view(size, num_rows)
-    logits = _allowed(beams, logits.view(size, num_rows, -1), settings, vocab)
+    if allowed is not None:
+        logits = logits.masked_fill_(~allowed, -math.inf)
+    logits = _masked(beams, logits.view(size, num_rows, -1), settings, vocab)
     best, places = top_sums(logits, log_probs, count)  # [B, C], best first
     parents, ids = places // logits.shape[2], places % logits.shape[2]  # within the sentence
     ends = ids == vocab.eos
@@ -205,7 +211,10 @@ def is_done(beams: Beams, settings: SearchSettings) -> Tensor:
 
 
 def finished(beams: Beams, row: int, settings: SearchSettings) -> list[Hypothesis]:
-    """Return the best finished hypotheses of a sentence; none if the logits were NaN."""
+    """Return the best finished hypotheses of a sentence.
+
+    There are none if the logits were NaN, or if a constraint left it no way to end.
+    """
     found = []
     for rank in range(settings.nbest):
         score = float(beams.finished_scores[row, rank])
@@ -225,7 +234,7 @@ def nan_logits() -> CheckpointError:
     )
 
 
-def _allowed(beams: Beams, logits: Tensor, settings: SearchSettings, vocab: Vocab) -> Tensor:
+def _masked(beams: Beams, logits: Tensor, settings: SearchSettings, vocab: Vocab) -> Tensor:
     """Return the logits [B, N, V], minus infinity where a token may not come next.
 
     Those passed in are written to.

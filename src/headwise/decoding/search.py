@@ -17,12 +17,12 @@ from headwise.decoding.beam import (
     nan_logits,
     start,
 )
-from headwise.decoding.settings import S, SearchSettings, Step
+from headwise.decoding.settings import Constraint, S, SearchSettings, Step
 
 Found = list[tuple[int, list[Hypothesis]]]
 """Sentences that are done, by their numbers, each with its best outputs, best first.
 
-A sentence without outputs had NaN logits.
+A sentence without outputs had NaN logits, or its constraint allowed no output.
 """
 
 
@@ -37,8 +37,23 @@ class BeamSearch(Generic[S]):
     The rows of a finished sentence stay, idle, until another takes them over or too many are idle.
     """
 
-    def __init__(self, step: Step[S], settings: SearchSettings, vocab: Vocab) -> None:
+    def __init__(
+        self,
+        step: Step[S],
+        settings: SearchSettings,
+        vocab: Vocab,
+        allowed: Constraint[S] | None = None,
+    ) -> None:
+        """Search with a model's step; outputs have only tokens that `allowed` allows, if given.
+
+        Scores stay the model's: probabilities are normalised over all tokens. A hypothesis that
+        nothing may follow is dropped. At a sentence's limit every hypothesis is ended, so that a
+        constraint must allow eos there; what it allows before must lead to such an end.
+        """
         self._step, self._settings, self._vocab = step, settings, vocab
+        self._allowed = allowed
+        self.has_nan = False
+        """Whether the logits of a sentence were NaN."""
         self._running: tuple[Beams, S] | None = None
         self._is_fresh = True
         """Whether no step was taken yet: then the state has one row for each sentence."""
@@ -82,7 +97,8 @@ class BeamSearch(Generic[S]):
         # Before the first step all hypotheses of a sentence are the same: one row is enough.
         ids = beams.last[:, :1] if self._is_fresh else beams.last
         logits, state = self._step(ids.flatten(), state)
-        beams, parents = advance(beams, logits, self._settings, self._vocab)
+        allowed = None if self._allowed is None else self._allowed(state)
+        beams, parents = advance(beams, logits, self._settings, self._vocab, allowed)
         state = state.select(parents.flatten(), self._settings.beam)
         self._running, self._is_fresh = (beams, state), False
         done = is_done(beams, self._settings) & ~beams.idle
@@ -95,6 +111,7 @@ class BeamSearch(Generic[S]):
         # A sentence with NaN must not stay as an idle row: its caches hold NaN, which masking does
         # not hide from the sentence that takes over the row.
         has_nan = bool(beams.log_probs[done].isnan().any())
+        self.has_nan = self.has_nan or has_nan
         most_idle = 0.0 if has_nan else _MOST_IDLE
         self._running = self._with_few_idle(*_mark_idle(beams, state, done), most_idle)
         self._size -= len(found)
@@ -171,19 +188,21 @@ def beam_search(
     settings: SearchSettings,
     vocab: Vocab,
     prefixes: list[list[int]] | None = None,
+    allowed: Constraint[S] | None = None,
 ) -> list[list[Hypothesis]]:
     """Return the `nbest` best outputs of each sentence, best first.
 
-    The arguments are those of `BeamSearch.add`. Finished sentences leave the batch.
+    The arguments are those of `BeamSearch` and its `add`. Finished sentences leave the batch. A
+    sentence for which `allowed` allows no output has none.
 
     Paper: §6.1.
     """
-    search = BeamSearch(step, settings, vocab)
+    search = BeamSearch(step, settings, vocab, allowed)
     numbers = torch.arange(limits.shape[0], device=limits.device)
     search.add(state, numbers, first_ids, limits, prefixes)
     found: Found = []
     while search:
         found += search.advance()
-    if not all(hypotheses for _, hypotheses in found):
+    if search.has_nan and not all(hypotheses for _, hypotheses in found):
         raise nan_logits()
     return [hypotheses for _, hypotheses in sorted(found, key=lambda each: each[0])]

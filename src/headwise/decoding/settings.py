@@ -32,6 +32,14 @@ S = TypeVar("S", bound=DecodingState)
 Step = Callable[[Tensor, S], tuple[Tensor, S]]
 """step(ids [R], state) -> (logits [R, V], state)"""
 
+Constraint = Callable[[S], Tensor]
+"""constraint(state) -> which tokens may come next, bool [R, V]
+
+It is given the state after the step that read the last ids, with a row for each row of the logits.
+What it needs to know of earlier tokens is in the state, which is reordered with the hypotheses.
+Some rows are not in use and may have read any ids: what it returns for these is ignored.
+"""
+
 Length = TypeVar("Length", float, Tensor)
 
 

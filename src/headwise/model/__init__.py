@@ -11,7 +11,7 @@ A line that changes a shape ends with the new one. Masks are True where attentio
 The model knows token ids and never text; it holds no loss and no mode.
 """
 
-from headwise.model.batch import check_batch
+from headwise.model.batch import check_aligned, check_batch
 from headwise.model.build import build_model
 from headwise.model.decoder import LanguageModel
 from headwise.model.masks import Allowed
@@ -27,5 +27,6 @@ __all__ = [
     "Trace",
     "Transformer",
     "build_model",
+    "check_aligned",
     "check_batch",
 ]

@@ -28,6 +28,26 @@ def check_batch(src: Tensor, tgt_in: Tensor, tgt_out: Tensor, vocab: Vocab) -> N
         raise DataError("tgt_in and tgt_out must pad the same positions: tgt_out is tgt_in shifted")
 
 
+def check_aligned(aligned: Tensor, src: Tensor, tgt_in: Tensor, vocab: Vocab) -> None:
+    """Raise DataError unless each target position has the position of a source token.
+
+    It is what a `Transformer` with `aligned_input` relies on, besides `check_batch`.
+    """
+    if aligned.shape != tgt_in.shape or aligned.is_floating_point():
+        raise DataError(
+            f"aligned must be integer positions of shape {list(tgt_in.shape)}, as tgt_in, "
+            f"not {aligned.dtype} of shape {list(aligned.shape)}"
+        )
+    lengths = (src != vocab.pad).sum(1)
+    outside = (aligned < 0) | (aligned >= lengths[:, None])
+    if bool(outside.any()):
+        row, column = outside.nonzero()[0].tolist()
+        raise DataError(
+            f"aligned row {row}, position {column}: there is no source token at "
+            f"{aligned[row, column].item()}, the row has {lengths[row].item()}"
+        )
+
+
 def check_ids(name: str, ids: Tensor, size: int, vocab: Vocab) -> None:
     """Raise DataError unless ids are [rows, length], in range, and padded at their end only."""
     if ids.dim() != 2 or ids.is_floating_point() or ids.is_complex() or 0 in ids.shape:

@@ -23,12 +23,30 @@ def make_positions(config: ModelConfig) -> nn.Module:
     return SinusoidalPositions(config.d_model)
 
 
-def embed(ids: Tensor, embedding: nn.Embedding, positions: Tensor, config: ModelConfig) -> Tensor:
+def embed(
+    ids: Tensor,  # [B, T]
+    embedding: nn.Embedding,
+    positions: Tensor,
+    config: ModelConfig,
+    read: Tensor | None = None,  # [B, T, D]
+) -> Tensor:  # [B, T, D]
     """Embed ids, scale by sqrt(d_model), add positions and, in training, drop.
 
     Paper: §3.4 and §3.5; dropout of the sum: §5.4.
-    Departs from the paper with `scale_embeddings = false`: GPT-2 adds embeddings unscaled.
+    Departs from the paper with `scale_embeddings = false`: GPT-2 adds embeddings unscaled. And with
+    `read`, what each position reads of the encoder's output (`aligned_input`): it is added too.
     """
     scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
-    summed = torch.add(positions, embedding(ids), alpha=scale)  # [B, T, D]
+    summed = torch.add(positions, embedding(ids), alpha=scale)
+    if read is not None:
+        summed = summed + read
     return dropout(summed, config.dropout if embedding.training else 0.0)
+
+
+def read_at(memory: Tensor, aligned: Tensor) -> Tensor:
+    """Return the vectors of the encoder's output [B, S, D] at source positions [B, T]."""
+    batch, length, _ = memory.shape
+    first = torch.arange(0, batch * length, length, device=memory.device)[:, None]
+    # Not `gather`, whose backward pass is four times as slow.
+    rows = memory.flatten(0, 1).index_select(0, (first + aligned).flatten())  # [B*T, D]
+    return rows.view(*aligned.shape, -1)  # [B, T, D]

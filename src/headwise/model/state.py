@@ -31,6 +31,8 @@ class State:
     """One for each layer."""
     memories: list[Memory] | None = None
     """One for each layer; None for a decoder without an encoder."""
+    encoded: Tensor | None = None  # [B, S, D]
+    """The encoder's output, if steps add it to their input (`aligned_input`)."""
     length: int = 0
     """How many target positions the source with the most has."""
     lengths: Tensor | None = None  # [B]
@@ -43,12 +45,13 @@ class State:
     """The decoder's layers; None before the first step."""
 
     @classmethod
-    def of_memories(cls, memories: list[Memory]) -> "State":
+    def of_memories(cls, memories: list[Memory], encoded: Tensor | None = None) -> "State":
         """Start with the encoded sources, as each layer sees them."""
         return cls(
             num_sources=memories[0].keys.shape[0],
             caches=[KeyValueCache() for _ in memories],
             memories=[_with_keys_transposed(memory) for memory in memories],
+            encoded=encoded,
         )
 
     def select(self, rows: Tensor, rows_per_source: int = 1) -> "State":
@@ -72,10 +75,16 @@ class State:
                 # Leave out the first columns if only sources that have left could see them.
                 first = int(visible.flatten(0, 1).any(0).int().argmax())
                 visible = visible[..., first:]
+        memories, encoded = self.memories, self.encoded
+        if memories is not None:
+            memories = _select_memories(memories, sources)
+            if encoded is not None:
+                encoded = encoded[:, : memories[0].keys.shape[2]].index_select(0, sources)
         return State(
             num_sources=sources.shape[0],
             caches=[cache.select(sources, first) for cache in self.caches],
-            memories=None if self.memories is None else _select_memories(self.memories, sources),
+            memories=memories,
+            encoded=encoded,
             length=self.length,
             lengths=lengths,
             rows_per_source=rows_per_source,
@@ -95,10 +104,15 @@ class State:
         The new state takes over the caches: do not use this one or the other again.
         """
         assert self.rows_per_source == other.rows_per_source, "states of different beams"
-        memories, device = self.memories, sources.device
+        memories, encoded, device = self.memories, self.encoded, sources.device
         if memories is not None:
             assert other.memories is not None, "states of different models"
             memories = _replace_memories(memories, sources, other.memories)
+            if encoded is not None:
+                assert other.encoded is not None, "states of different models"
+                width = memories[0].keys.shape[2]
+                encoded = _with_length(encoded, width)
+                encoded = encoded.index_copy(0, sources, _with_length(other.encoded, width))
         columns = max(state.caches[0].length for state in (self, other))
         ours, theirs = (
             F.pad(seen, (columns - seen.shape[2], 0))
@@ -109,6 +123,7 @@ class State:
         return replace(
             self,
             memories=memories,
+            encoded=encoded,
             lengths=self._lengths(device).index_copy(0, sources, other._lengths(device)),
             visible=ours.index_copy(0, sources, theirs),
         )._with_current_length()
@@ -232,6 +247,11 @@ def _resized(memory: Memory, width: int) -> Memory:
     more = width - memory.keys.shape[2]
     keys = F.pad(memory.keys.transpose(2, 3), (0, more)).transpose(2, 3)
     return Memory(keys, F.pad(memory.values, (0, 0, 0, more)), memory.allowed)
+
+
+def _with_length(encoded: Tensor, length: int) -> Tensor:
+    """Return an encoder's output of `length` positions: cut, or with zeros at its end."""
+    return F.pad(encoded, (0, 0, 0, length - encoded.shape[1]))
 
 
 def _real_keys(memory: Memory, width: int) -> Tensor:

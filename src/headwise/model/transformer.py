@@ -8,9 +8,10 @@ from torch import Tensor, nn
 
 from headwise.config import ModelConfig, Vocab
 from headwise.errors import ConfigError
-from headwise.model.embeddings import embed, make_positions
+from headwise.model.embeddings import embed, make_positions, read_at
 from headwise.model.initialise import initialise
 from headwise.model.layers import Stack
+from headwise.model.linear import few_rows_linear
 from headwise.model.masks import Allowed, real_keys
 from headwise.model.state import State
 from headwise.model.stepping import layer_steps
@@ -21,6 +22,9 @@ class Transformer(nn.Module):
     """The encoder-decoder Transformer.
 
     Paper: §3.1, Figure 1.
+    Departs from the paper with `aligned_input`: the encoder's output at one source position is
+    added to each input of the decoder. Then, and only then, every method that reads target ids
+    also takes `aligned`, the source position for each of them.
     """
 
     def __init__(self, config: ModelConfig, vocab: Vocab) -> None:
@@ -47,13 +51,27 @@ class Transformer(nn.Module):
         if config.tying == "three-way":
             self.source_embedding.weight = self.target_embedding.weight
 
-    def forward(self, src: Tensor, tgt_in: Tensor, trace: Trace | None = None) -> Tensor:
+    def forward(
+        self,
+        src: Tensor,
+        tgt_in: Tensor,
+        aligned: Tensor | None = None,
+        *,
+        trace: Trace | None = None,
+    ) -> Tensor:
         """Return the logits [B, T, V] of every next token. Training uses `hidden` instead."""
-        logits: Tensor = self.output(self.hidden(src, tgt_in, trace))  # [B, T, V]
+        logits: Tensor = self.output(self.hidden(src, tgt_in, aligned, trace=trace))  # [B, T, V]
         return logits
 
-    def hidden(self, src: Tensor, tgt_in: Tensor, trace: Trace | None = None) -> Tensor:
-        """Return the decoder's output [B, T, D] for source ids [B, S] and target ids [B, T].
+    def hidden(
+        self,
+        src: Tensor,  # [B, S]
+        tgt_in: Tensor,  # [B, T]
+        aligned: Tensor | None = None,  # [B, T]
+        *,
+        trace: Trace | None = None,
+    ) -> Tensor:  # [B, T, D]
+        """Return the decoder's output for source ids and target ids.
 
         Targets are padded at their end only (`check_batch`), so causality already keeps every
         real position from seeing padding, and the decoder needs no mask of its own for it.
@@ -61,14 +79,16 @@ class Transformer(nn.Module):
         allowed = Allowed(keys=real_keys(src, self.vocab.pad))
         memory = self.encode(src, allowed, trace)
         hidden: Tensor = self.decoder(
-            self._embed_target(tgt_in),
+            self._embed_target(tgt_in, memory, aligned),
             Allowed(causal=True),
             self.decoder.remember(memory, allowed),
             trace=None if trace is None else trace.decoder,
         )
         return hidden
 
-    def cross_attention(self, src: Tensor, tgt_in: Tensor, layer: int) -> Tensor:
+    def cross_attention(
+        self, src: Tensor, tgt_in: Tensor, layer: int, aligned: Tensor | None = None
+    ) -> Tensor:
         """Return the attention over the source [B, H, T, S] of one decoder layer.
 
         Later layers are not computed, and the weights of earlier ones are not kept: a `Trace` of
@@ -76,7 +96,7 @@ class Transformer(nn.Module):
         """
         allowed = Allowed(keys=real_keys(src, self.vocab.pad))
         memory = self.encode(src, allowed)
-        x = self._embed_target(tgt_in)
+        x = self._embed_target(tgt_in, memory, aligned)
         trace = StackTrace()
         for number, each in enumerate(self.decoder.layers[: layer + 1]):
             is_last = number == layer
@@ -99,10 +119,16 @@ class Transformer(nn.Module):
     def start(self, src: Tensor) -> State:
         """Encode the source ids [B, S] and return the state from which decoding starts."""
         allowed = Allowed(keys=real_keys(src, self.vocab.pad))
-        return State.of_memories(self.decoder.remember(self.encode(src, allowed), allowed))
+        memory = self.encode(src, allowed)
+        return State.of_memories(
+            self.decoder.remember(memory, allowed),
+            encoded=memory if self.config.aligned_input else None,
+        )
 
     @torch.no_grad()
-    def step(self, ids: Tensor, state: State) -> tuple[Tensor, State]:
+    def step(
+        self, ids: Tensor, state: State, aligned: Tensor | None = None
+    ) -> tuple[Tensor, State]:
         """Feed one target id for each row [R]; return the next token's logits [R, V].
 
         The returned state takes over the caches: do not use the one passed in again. To continue
@@ -111,14 +137,24 @@ class Transformer(nn.Module):
         assert not self.training, "a step has no dropout: call eval() first"
         positions = state.next_positions(self.target_positions)  # [B, 1, D], or [1, D] for all
         ids = ids.view(-1, state.rows_per_source)
-        x = embed(ids, self.target_embedding, positions, self.config)  # [B, W, D]
+        read = self._read(state.encoded, None if aligned is None else aligned.view_as(ids))
+        x = embed(ids, self.target_embedding, positions, self.config, read)  # [B, W, D]
         layers = state.layers or layer_steps(self.decoder)
         x, state = state.step(x.flatten(0, 1), layers)  # [R, D]
         if self.decoder.final_norm is not None:
             x = self.decoder.final_norm(x)
-        logits: Tensor = self.output(x)  # [R, V]
-        return logits, state
+        return few_rows_linear(x, self.output.weight, None), state  # [R, V]
 
-    def _embed_target(self, tgt_in: Tensor) -> Tensor:
+    def _embed_target(self, tgt_in: Tensor, memory: Tensor, aligned: Tensor | None) -> Tensor:
         positions = self.target_positions(0, tgt_in.shape[1])
-        return embed(tgt_in, self.target_embedding, positions, self.config)
+        read = self._read(memory, aligned)
+        return embed(tgt_in, self.target_embedding, positions, self.config, read)
+
+    def _read(self, memory: Tensor | None, aligned: Tensor | None) -> Tensor | None:
+        """Return what `aligned_input` adds to the decoder's input; None without it."""
+        if not self.config.aligned_input:
+            assert aligned is None, "source positions for a model without aligned_input"
+            return None
+        assert memory is not None, "a state of a model without aligned_input"
+        assert aligned is not None, "a model with aligned_input needs source positions"
+        return read_at(memory, aligned)

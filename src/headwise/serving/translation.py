@@ -76,22 +76,22 @@ async def translate(
     is_long = sum(map(len, texts)) > _MOST_INLINE_CHARACTERS
     if is_long:
         service.bulk_calls.check_room(client)
-    prepare = partial(translator.prepare, texts, split=split)
-    prepared = await service.between_steps(prepare, client, is_long=is_long)
-    longest = [translator.longest_output(ids) for ids in prepared.sources]
+    cut_texts = partial(translator.cut, texts, split=split)
+    cut = await service.between_steps(cut_texts, client, is_long=is_long)
+    longest = [translator.longest_output(ids) for ids in cut.sources]
     _check_cost(longest, width, limits)
     batcher.check_room(client, len(longest))
     service.rate.take(client, sum(map(len, texts)))
     # No output is longer than its source allows. So a larger minimum has no effect but to give
     # this request other settings, and thereby a search of its own.
     settings = replace(settings, min_length=min(min_length, max(longest, default=0)))
-    ticket = batcher.submit(prepared.sources, settings, client)
+    ticket = batcher.submit(cut.sources, settings, client)
     try:
         found = await ticket.future
     finally:
         batcher.drop(ticket)
     tokens = sum(len(each.ids) for hypotheses in found for each in hypotheses)
-    finish = partial(translator.finish, prepared, found)
+    finish = partial(translator.finish, cut, found)
     return await service.between_steps(finish, client, is_long=tokens > _MOST_INLINE_TOKENS)
 
 

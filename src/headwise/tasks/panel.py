@@ -1,9 +1,11 @@
 """A task on the server's web page."""
 
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, Literal
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Panel:
     """A form with one text box, and the answer to it."""
 
@@ -15,3 +17,12 @@ class Panel:
     """The field of the request that takes the text."""
     result: str
     """The field of the answer that is shown."""
+    kind: Literal["text", "figures"] = "text"
+    """What that field holds: text, or a list of figures. A figure is an object whose `svg` is
+    drawn and whose `text`, if it has one, can be copied. If it has `attention`, element
+    `data-query="q"` of the drawing can be chosen, and shows its weights attention[q][k] on the
+    elements `data-key="k"`."""
+    live: bool = False
+    """Whether it answers while one types."""
+    fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    """Further fields of each request, with their values."""

@@ -45,9 +45,9 @@ class TrainingStep(nn.Module):
         """Return the loss sums of a batch and the number of target tokens they cover.
 
         A batch is the model's inputs, then the targets [B, T]: of the Transformer, source ids,
-        target inputs and target outputs as `check_batch` leaves them. Sums, not means: divided by
-        the tokens of all batches of an update, accumulated gradients equal those of one large
-        batch.
+        target inputs, source positions if it has `aligned_input`, and target outputs, as
+        `check_batch` leaves them. Sums, not means: divided by the tokens of all batches of an
+        update, accumulated gradients equal those of one large batch.
         """
         *inputs, targets = batch
         model: _PredictsTokens = self.model  # type: ignore[assignment]

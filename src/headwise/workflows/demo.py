@@ -91,7 +91,7 @@ def train_demo(
     there = _task_of(path)
     known = task or there
     chosen = TASKS[known or "tatoeba"]
-    with _writing_in(path.parent):
+    with writing_in(path.parent):
         try:
             text = _text(chosen, path, say)
         except DownloadError as error:
@@ -105,9 +105,9 @@ def train_demo(
         if fresh and (path / "config.toml").exists():
             _remove(path)
         config = _config(path, chosen, minutes, overrides)
-        finished = _finished(path)
-        if finished is not None:
-            return DemoTraining(run=RunDirectory(path), text=text, state=finished, is_new=False)
+        state = finished(path)
+        if state is not None:
+            return DemoTraining(run=RunDirectory(path), text=text, state=state, is_new=False)
         data = text.encoded(config, fresh=fresh, on_progress=on_progress)
         say(
             f"{chosen.what[0].upper()}{chosen.what[1:]}: {text.manifest['train_pairs']:,} pairs, "
@@ -177,7 +177,7 @@ def _short(samples: list[Sample]) -> list[str]:
 
 def _text(task: DemoTask, run: Path, say: Callable[[str], None]) -> DemoText:
     if not run.exists():
-        _check_space(run.parent)
+        check_space(run.parent)
     return get_text(task, run.parent / DATA, say)
 
 
@@ -238,7 +238,7 @@ def _check_same(run: RunDirectory, task: DemoTask, minutes: float | None) -> Non
     )
 
 
-def _finished(path: Path) -> TrainingState | None:
+def finished(path: Path) -> TrainingState | None:
     """Return the state of training if it is finished, else None."""
     if not (path / "config.toml").exists():
         return None
@@ -256,7 +256,7 @@ def _finished(path: Path) -> TrainingState | None:
 
 
 @contextmanager
-def _writing_in(directory: Path) -> Iterator[None]:
+def writing_in(directory: Path) -> Iterator[None]:
     """Turn an OSError, such as a full disk, into an error that names the path."""
     try:
         yield
@@ -265,7 +265,7 @@ def _writing_in(directory: Path) -> Iterator[None]:
         raise DataError(f"{place}: cannot be written: {error.strerror}") from error
 
 
-def _check_space(directory: Path) -> None:
+def check_space(directory: Path) -> None:
     """Refuse to start if the disk would become full."""
     there = next(path for path in (directory, *directory.absolute().parents) if path.exists())
     free = shutil.disk_usage(there).free / 2**20

@@ -37,7 +37,7 @@ def test_the_weights_are_those_of_the_models_own_pass(
     tgt_in = torch.tensor([[Vocab.bos, *translation.candidates[0].ids]])
     trace = Trace()
     with torch.no_grad():
-        trained.model(src, tgt_in, trace)
+        trained.model(src, tgt_in, trace=trace)
     for ours, theirs in (
         (record.encoder, trace.encoder.self_attention),
         (record.decoder, trace.decoder.self_attention),

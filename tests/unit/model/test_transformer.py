@@ -341,7 +341,7 @@ def test_the_attention_of_one_layer_is_that_of_the_trace(
     model, (src, tgt_in, _) = build(**variant).eval(), make_batch()
     src[0, 6:] = VOCAB.pad
     trace = Trace()
-    model.hidden(src, tgt_in, trace)
+    model.hidden(src, tgt_in, trace=trace)
     weights = model.cross_attention(src, tgt_in, layer)
     torch.testing.assert_close(weights, trace.decoder.cross_attention[layer], rtol=1e-5, atol=1e-6)
 
@@ -351,7 +351,7 @@ def test_a_trace_records_every_layer_and_changes_nothing(build: Build) -> None:
     src, tgt_in, _ = make_batch()
     src[1, 4:] = VOCAB.pad
     trace = Trace()
-    traced = model.hidden(src, tgt_in, trace)
+    traced = model.hidden(src, tgt_in, trace=trace)
     torch.testing.assert_close(traced, model.hidden(src, tgt_in), rtol=0, atol=1e-5)
     for recorded, shape in (
         (trace.encoder.self_attention, (5, 3, 11, 11)),

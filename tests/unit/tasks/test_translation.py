@@ -470,16 +470,14 @@ def test_a_sentence_that_is_given_up_is_not_found() -> None:
 
 def test_the_parts_of_translate_make_the_whole(translator: Translator) -> None:
     texts = ["ban dora. Kuti bun!", "", " \n", "kan\nbara"]
-    prepared = translator.prepare(texts, split=True)
-    search, sources = translator.search(translator.settings(nbest=2)), prepared.sources
+    cut = translator.cut(texts, split=True)
+    search, sources = translator.search(translator.settings(nbest=2)), cut.sources
     search.add(dict(enumerate(sources)))
     found = []
     while search:
         found += search.advance()
     hypotheses = [dict(found)[number] for number in range(len(sources))]
-    assert translator.finish(prepared, hypotheses) == translator.translate(
-        texts, nbest=2, split=True
-    )
+    assert translator.finish(cut, hypotheses) == translator.translate(texts, nbest=2, split=True)
 
 
 def test_the_tokens_probabilities_multiply_to_the_whole(translator: Translator) -> None:

@@ -41,13 +41,13 @@ function problemOf(answer, content) {
     case 413:
       return new Problem(`That is too much at once: ${says}.`);
     case 429:
-      return new Problem("Many people are translating just now.", { retry: true, wait: wait || 2 });
+      return new Problem("Many people are using this server just now.", { retry: true, wait: wait || 2 });
     case 503:
       return new Problem("The server is stopping, starting or very busy.", { retry: true, wait: wait || 5 });
     case 504:
-      return new Problem("The translation took too long. A shorter text may do.", { retry: true });
+      return new Problem("The answer took too long. A shorter text may do.", { retry: true });
     default:
       if (answer.status >= 500) return new Problem("Something went wrong in the server.", { retry: true });
-      return new Problem(`This cannot be translated: ${says}.`);
+      return new Problem(`The server refuses this: ${says}.`);
   }
 }

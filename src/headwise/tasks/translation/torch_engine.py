@@ -17,14 +17,12 @@ from headwise.decoding import (
     sample,
 )
 from headwise.model import Trace, Transformer
+from headwise.tasks.length_batches import length_batches
 
 R = TypeVar("R")
 
-_BATCH_SENTENCES = 128
 _CHUNK = 1024
 """Target positions whose logits are in memory at a time when scoring."""
-_BATCH_TOKENS = 16_384
-"""Source positions of a batch, including padding and counted for each hypothesis."""
 
 
 _JOIN_SHARE = 8
@@ -38,7 +36,7 @@ class TorchEngine:
     def __init__(self, model: Transformer, *, batch_size: int | None = None) -> None:
         """Search `batch_size` sentences at a time; with 1, results depend on no other sentence."""
         self.model = model.eval()
-        self._batch_size = batch_size or _BATCH_SENTENCES
+        self._batch_size = batch_size
 
     @property
     def is_free(self) -> bool:
@@ -163,7 +161,7 @@ class TorchEngine:
         with torch.inference_mode():
             src = self.padded([source])
             tgt_in = torch.tensor([[Vocab.bos, *target]], device=src.device)
-            self.model.hidden(src, tgt_in, trace)
+            self.model.hidden(src, tgt_in, trace=trace)
         return trace
 
     def _in_batches(
@@ -182,14 +180,7 @@ class TorchEngine:
 
     def batches(self, sources: list[list[int]], rows_each: int) -> Iterator[list[int]]:
         """Divide sources into batches of indices; each source takes `rows_each` rows."""
-        # The longest first: if memory is too small, it fails at once, not at the end.
-        order = sorted(range(len(sources)), key=lambda number: -len(sources[number]))
-        start = 0
-        while start < len(order):
-            width = (len(sources[order[start]]) + 1) * rows_each
-            count = max(1, min(self._batch_size, _BATCH_TOKENS // width))
-            yield order[start : start + count]
-            start += count
+        return length_batches([len(source) for source in sources], rows_each, self._batch_size)
 
     def longest_output(self, source: list[int], max_extra_tokens: int) -> int:
         """Return how many tokens a source's translation may have."""

@@ -15,6 +15,7 @@ from headwise.recipes import search_as
 from headwise.runs.device import choose_device
 from headwise.runs.directory import RunDirectory
 from headwise.tasks.tracing import TracedPair, traceable_ids
+from headwise.tasks.translation.cutting import CutTexts, Job, Part, cut_texts
 from headwise.tasks.translation.engine import (
     Aligns,
     Engine,
@@ -22,7 +23,6 @@ from headwise.tasks.translation.engine import (
     Samples,
     Scores,
 )
-from headwise.tasks.translation.prepared import Job, Part, Prepared, prepare
 from headwise.tasks.translation.torch_engine import TorchEngine
 from headwise.tasks.translation.trained import TrainedModel, load_model
 
@@ -178,32 +178,32 @@ class Translator:
         its prefix, which may be empty.
         """
         settings = self.settings(beam=beam, alpha=alpha, nbest=nbest, min_length=min_length)
-        prepared = self.prepare(texts, split=split)
-        prefix_ids = None if prefixes is None else self._prefix_ids(prepared, prefixes)
+        cut = self.cut(texts, split=split)
+        prefix_ids = None if prefixes is None else self._prefix_ids(cut, prefixes)
         if sampling is None:
             extra = self.config.decode.max_extra_tokens
-            found = self._engine.translate(prepared.sources, settings, extra, prefix_ids)
-            return self.finish(prepared, found)
+            found = self._engine.translate(cut.sources, settings, extra, prefix_ids)
+            return self.finish(cut, found)
         if prefix_ids is not None:
             raise RequestError("a beginning can be forced when searching, not when sampling")
         if not isinstance(self._engine, Samples):
             raise RequestError("sampling needs the torch engine")
         drawn = self._engine.sample(
-            prepared.sources,
+            cut.sources,
             sampling,
             self.config.decode.max_extra_tokens,
-            [(first + text, part) for text, part in prepared.places],
+            [(first + text, part) for text, part in cut.places],
             count=settings.nbest,
             min_length=settings.min_length,
         )
-        return self.finish(prepared, drawn)
+        return self.finish(cut, drawn)
 
-    def prepare(self, texts: Sequence[str], *, split: bool = False) -> Prepared:
+    def cut(self, texts: Sequence[str], *, split: bool = False) -> CutTexts:
         """Cut texts into sentences to translate: the first part of `translate`.
 
         With `search` and `finish`, a server does the same for the sentences of many requests.
         """
-        return prepare(
+        return cut_texts(
             texts,
             self._source,
             longest=self.longest_source,
@@ -220,12 +220,10 @@ class Translator:
         """
         return self._engine.search(settings, self.config.decode.max_extra_tokens, on_ready)
 
-    def finish(
-        self, prepared: Prepared, found: Sequence[Sequence[Hypothesis]]
-    ) -> list[Translation]:
-        """Make translations from the hypotheses of prepared texts."""
+    def finish(self, cut: CutTexts, found: Sequence[Sequence[Hypothesis]]) -> list[Translation]:
+        """Make translations from the hypotheses of texts that `cut` has cut."""
         hypotheses = iter(found)
-        return [self._result(job, hypotheses) for job in prepared.jobs]
+        return [self._result(job, hypotheses) for job in cut.jobs]
 
     def token_log_probs(self, translations: Sequence[Translation]) -> list[list[float]]:
         """Return the log-probability of each token of the best candidates, and of their eos.
@@ -342,12 +340,12 @@ class Translator:
             raise RequestError(f"{what} needs the torch engine")
         return self._engine
 
-    def _prefix_ids(self, prepared: Prepared, prefixes: Sequence[str]) -> list[list[int]]:
+    def _prefix_ids(self, cut: CutTexts, prefixes: Sequence[str]) -> list[list[int]]:
         """Return the ids of each source's prefix."""
-        if len(prefixes) != len(prepared.jobs):
-            raise RequestError(f"{len(prepared.jobs):,} texts but {len(prefixes):,} beginnings")
+        if len(prefixes) != len(cut.jobs):
+            raise RequestError(f"{len(cut.jobs):,} texts but {len(prefixes):,} beginnings")
         found = []
-        for job, prefix in zip(prepared.jobs, prefixes, strict=True):
+        for job, prefix in zip(cut.jobs, prefixes, strict=True):
             ids = self._target.encode(prefix.strip())
             if ids and (job.is_split or not job.parts):
                 raise RequestError(
@@ -359,7 +357,7 @@ class Translator:
                     f"a beginning of {len(ids):,} tokens is longer than its translation may become"
                 )
             found.append(ids)
-        return [found[text] for text, _ in prepared.places]
+        return [found[text] for text, _ in cut.places]
 
     def _translation(self, part: Part, hypotheses: Sequence[Hypothesis]) -> Translation:
         return Translation(

@@ -34,7 +34,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class CutTexts:
     """Texts cut into sentences."""
 
     jobs: list[Job]
@@ -55,11 +55,11 @@ class Prepared:
         ]
 
 
-def prepare(
+def cut_texts(
     texts: Sequence[str], subwords: Subwords, *, longest: int, language: str, split: bool
-) -> Prepared:
+) -> CutTexts:
     """Cut texts into sentences with `split`, and texts of more than `longest` tokens anyway."""
-    return Prepared([_job(text, subwords, longest, language, split) for text in texts])
+    return CutTexts([_job(text, subwords, longest, language, split) for text in texts])
 
 
 def _job(text: str, subwords: Subwords, longest: int, language: str, split: bool) -> Job:

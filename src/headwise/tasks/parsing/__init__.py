@@ -1,0 +1,1 @@
+"""Constituency parsing: from sentences to trees (§6.3)."""
