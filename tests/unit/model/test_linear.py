@@ -1,4 +1,4 @@
-"""Products of few rows: split into halves, they are the same products."""
+"""Products of few rows: split into parts, they are the same products."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ def threads(request: pytest.FixtureRequest) -> Iterator[int]:
 
 
 @pytest.mark.parametrize("rows", [1, 2, 7, 8, 64, 65])
-@pytest.mark.parametrize("outputs", [1024, 1025])
+@pytest.mark.parametrize("outputs", [1024, 1025, 1026, 16_324])
 @pytest.mark.parametrize("has_bias", [True, False])
 def test_products_of_few_rows_equal_torchs(
     rows: int, outputs: int, has_bias: bool, threads: int

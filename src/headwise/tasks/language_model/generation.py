@@ -9,6 +9,7 @@ from torch import Tensor
 
 from headwise.decoding import Drawn, SamplingSettings, SearchSettings, beam_search, sample_steps
 from headwise.decoding.beam import nan_logits
+from headwise.decoding.best import largest
 from headwise.decoding.settings import forbidden_ids
 from headwise.tasks.language_model.context import ContextModel, ContextState
 
@@ -150,16 +151,15 @@ def _greedy_steps(
     model: ContextModel, state: ContextState, ids: Tensor, min_length: int
 ) -> Iterator[list[Drawn]]:
     """Yield the most probable next token of every unfinished row."""
-    forbidden = forbidden_ids(model.vocab)
+    forbidden = torch.tensor(forbidden_ids(model.vocab), device=ids.device)
+    forbidden_early = torch.cat((forbidden, forbidden.new_tensor([model.vocab.eos])))
     unfinished = list(range(len(ids)))
     length = 0
     while unfinished:
         logits, state = model.step(ids, state)
         candidates = logits.log_softmax(1)
-        candidates[:, forbidden] = -math.inf
-        if length < min_length:
-            candidates[:, model.vocab.eos] = -math.inf
-        best, ids = candidates.max(1)
+        candidates.index_fill_(1, forbidden_early if length < min_length else forbidden, -math.inf)
+        best, ids = largest(candidates)
         log_probs = best.tolist()
         if any(map(math.isnan, log_probs)):
             raise nan_logits()
