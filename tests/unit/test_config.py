@@ -156,9 +156,8 @@ def test_the_resolved_recipe_builds_the_same_config() -> None:
 
 
 def test_every_field_says_what_it_is() -> None:
-    source = Path(__file__).parents[2] / "src/headwise"
-    files = ("config.py", "task_sections.py")
-    text = "".join((source / file).read_text("utf-8") for file in files)
+    source = Path(__file__).parents[2] / "src/headwise/config"
+    text = "".join(path.read_text("utf-8") for path in sorted(source.glob("*.py")))
     for key in {key for task in TASKS for key in all_keys(task)}:
         name = key.split(".")[-1]
         declared = text.index(f"\n    {name}: ")

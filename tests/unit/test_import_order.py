@@ -10,7 +10,6 @@ SOURCE = Path(__file__).parents[2] / "src" / "headwise"
 ORDER = [
     {"errors"},
     {"checks", "durations", "files", "languages", "machine", "seeding", "signals", "visible"},
-    {"task_sections"},
     {"config"},
     {"recipes"},
     {"paper"},

@@ -1,6 +1,6 @@
 """Routes of the tasks other than translation: POST /v1/<verb>, answered by a plain handler.
 
-A task says how it is served in a module of its own (`served` in the table of config.py). Handlers
+A task says how it is served in a module of its own (`served` in its row of `TASKS`). Handlers
 run in the compute thread, in turns with searches: a request waits for its turn like any other, and
 counts towards its client's limits.
 """

@@ -1,4 +1,4 @@
-"""Find a task by its name in the table of config.py."""
+"""Find a task by its name in the table of config/experiment.py."""
 
 from importlib import import_module
 from pathlib import Path

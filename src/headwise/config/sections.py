@@ -1,6 +1,6 @@
 """The sections [data] and [decode] of each task.
 
-`headwise.config` lists which task has which, and has the sections that all tasks share.
+`headwise.config.experiment` lists which task has which.
 """
 
 from dataclasses import dataclass

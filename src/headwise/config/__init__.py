@@ -1,0 +1,67 @@
+"""Everything an experiment can vary, with the paper's base model as the defaults.
+
+`Config` has one section for each part: task, data, model, train, decode. `TASKS` lists the tasks
+and their sections; those that differ between tasks are in sections.py. An empty recipe is the
+paper's base model; a recipe states only its differences. Sections are frozen, take keywords only,
+and check themselves when they are made, whether by a TOML file, `--set` or Python code.
+"""
+
+from headwise.config.experiment import (
+    FORMAT_VERSION,
+    TASKS,
+    AnyConfig,
+    Config,
+    LanguageModelConfig,
+    ParsingConfig,
+    Section,
+    TaskRow,
+    all_keys,
+    task_row,
+    toml_value,
+    unknown_key,
+)
+from headwise.config.model import Assembly, ModelConfig, Vocab
+from headwise.config.sections import (
+    LONGEST_CONTINUATION,
+    SMALLEST_VOCABULARY,
+    STRONGEST_PENALTY,
+    WIDEST_BEAM,
+    DataConfig,
+    DecodeConfig,
+    GenerateConfig,
+    NoDecodeConfig,
+    ParsingDataConfig,
+    ParsingDecodeConfig,
+    TextDataConfig,
+)
+from headwise.config.train import TrainConfig
+
+__all__ = [
+    "FORMAT_VERSION",
+    "LONGEST_CONTINUATION",
+    "SMALLEST_VOCABULARY",
+    "STRONGEST_PENALTY",
+    "TASKS",
+    "WIDEST_BEAM",
+    "AnyConfig",
+    "Assembly",
+    "Config",
+    "DataConfig",
+    "DecodeConfig",
+    "GenerateConfig",
+    "LanguageModelConfig",
+    "ModelConfig",
+    "NoDecodeConfig",
+    "ParsingConfig",
+    "ParsingDataConfig",
+    "ParsingDecodeConfig",
+    "Section",
+    "TaskRow",
+    "TextDataConfig",
+    "TrainConfig",
+    "Vocab",
+    "all_keys",
+    "task_row",
+    "toml_value",
+    "unknown_key",
+]

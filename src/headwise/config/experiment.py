@@ -1,0 +1,258 @@
+"""A whole config, and the table of tasks that decides which sections it has."""
+
+import dataclasses
+import difflib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Protocol, Self
+
+from typing_extensions import TypeVar
+
+from headwise.config.model import Assembly, ModelConfig, Vocab
+from headwise.config.sections import (
+    DataConfig,
+    DecodeConfig,
+    GenerateConfig,
+    ParsingDataConfig,
+    ParsingDecodeConfig,
+    TextDataConfig,
+)
+from headwise.config.train import TrainConfig
+from headwise.errors import ConfigError
+
+FORMAT_VERSION = 1
+"""The recipe format's version; a run's config.toml states the one it was written in."""
+
+
+class Section(Protocol):
+    """A part of a config: a frozen dataclass that checks itself."""
+
+    name: ClassVar[str]
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+D = TypeVar("D", default=DataConfig)
+S = TypeVar("S", default=DecodeConfig)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config(Generic[D, S]):
+    """One experiment: a recipe with every value filled in.
+
+    Which classes `data` and `decode` are is decided by the task. A bare `Config` is translation's.
+    """
+
+    task: str = "translation"
+    data: D = None  # type: ignore[assignment]  # The task's own, with its defaults.
+    model: ModelConfig = field(default_factory=ModelConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    decode: S = None  # type: ignore[assignment]
+
+    def __post_init__(self) -> None:
+        row = task_row(self.task)
+        for name, kind in row.sections().items():
+            if getattr(self, name) is None:
+                object.__setattr__(self, name, kind())
+            if type(getattr(self, name)) is not kind:
+                raise ConfigError(f"{name} = {getattr(self, name)!r} must be a {kind.__name__}")
+        if self.model.aligned_input and not row.is_aligned:
+            raise ConfigError(
+                f"model.aligned_input = true must be false with task = {self.task!r}, whose "
+                "outputs do not follow the source word by word"
+            )
+        row.check(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """Build a config from a recipe's tables; what they leave out is the paper's."""
+        version = values.get("format_version", FORMAT_VERSION)
+        if type(version) is not int or version < 1:
+            raise ConfigError(f"format_version = {version!r} must be a whole number from 1")
+        if version > FORMAT_VERSION:
+            raise ConfigError(
+                f"format_version = {version} is newer than the {FORMAT_VERSION} that this "
+                "Headwise reads: upgrade Headwise"
+            )
+        task = values.get("task", cls.task)
+        sections = task_row(task).sections()
+        known = [*sections, "task", "format_version"]
+        for key in values:
+            if key not in known:
+                raise ConfigError(unknown_key(key, [*known, *all_keys(task)]))
+        built: dict[str, Any] = {
+            name: _build_section(kind, values[name])
+            for name, kind in sections.items()
+            if name in values
+        }
+        return cls(task=task, **built)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the tables of the recipe that builds exactly this config."""
+        return {"format_version": FORMAT_VERSION, **dataclasses.asdict(self)}
+
+    def to_toml(self) -> str:
+        """Write the recipe that builds exactly this config."""
+        lines: list[str] = []
+        for key, value in self.to_dict().items():
+            if isinstance(value, dict):
+                lines += ["", f"[{key}]", *(f"{k} = {toml_value(v)}" for k, v in value.items())]
+            else:
+                lines.append(f"{key} = {toml_value(value)}")
+        return "\n".join(lines) + "\n"
+
+
+LanguageModelConfig = Config[TextDataConfig, GenerateConfig]
+ParsingConfig = Config[ParsingDataConfig, ParsingDecodeConfig]
+
+AnyConfig = Config[Any, Any]
+"""The config of any task, for code that serves them all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskRow:
+    """One row of the table of tasks."""
+
+    data: type[Section]
+    decode: type[Section]
+    module: str
+    """The task as "module:object". It is imported when it is needed: most of it needs torch."""
+    verb: str
+    """The command that uses a trained run, as in `headwise translate`."""
+    assembly: Assembly
+    """What its models are built of."""
+    inputs: str
+    """Its options on the command line as "module:object", which must import quickly."""
+    served: str = ""
+    """How it is served, as "module:object"; empty where it cannot be."""
+    is_aligned: bool = False
+    """Whether its batches have the source position that each target position has reached, which
+    `model.aligned_input` needs."""
+    vocab: Callable[[AnyConfig], Vocab] = lambda config: Vocab.shared(config.data.vocab_size)
+    """The vocabulary that a config asks for, where there is no tokenizer yet."""
+    check: Callable[[AnyConfig], None] = lambda _: None
+    """Raises ConfigError where sections do not fit each other."""
+
+    def sections(self) -> dict[str, type[Section]]:
+        """Return the classes of a config's sections by their names."""
+        kinds: tuple[type[Section], ...] = (self.data, ModelConfig, TrainConfig, self.decode)
+        return {kind.name: kind for kind in kinds}
+
+
+def _check_translation(config: AnyConfig) -> None:
+    if config.model.tying == "three-way" and not config.data.joint:
+        raise ConfigError(
+            "model.tying = 'three-way' needs data.joint = true: one matrix, one vocabulary"
+        )
+
+
+def _check_language_model(config: AnyConfig) -> None:
+    context, model = config.data.context, config.model
+    if model.positions == "learned" and model.max_positions < context:
+        raise ConfigError(
+            f"model.max_positions = {model.max_positions} must be at least data.context = "
+            f"{context}: learned positions cover no more"
+        )
+    if config.train.batch_tokens < context:
+        raise ConfigError(
+            f"train.batch_tokens = {config.train.batch_tokens} must be at least data.context = "
+            f"{context}: a batch has whole blocks"
+        )
+    if config.train.bleu_pairs:
+        raise ConfigError("train.bleu_pairs must be 0: a language model does not translate")
+
+
+def _parsing_vocab(config: AnyConfig) -> Vocab:
+    return Vocab(source_size=config.data.vocab_size, target_size=_USUAL_SYMBOLS)
+
+
+def _check_parsing(config: AnyConfig) -> None:
+    if config.model.tying == "three-way":
+        raise ConfigError(
+            "model.tying = 'three-way' must be 'two-way' or 'untied' with task = 'parsing': words "
+            "and symbols of trees are two vocabularies"
+        )
+    if config.train.bleu_pairs:
+        raise ConfigError("train.bleu_pairs must be 0: a parser does not translate")
+
+
+_USUAL_SYMBOLS = 106
+"""The target vocabulary of an English treebank, special ids included."""
+
+TASKS: dict[str, TaskRow] = {
+    "translation": TaskRow(
+        data=DataConfig,
+        decode=DecodeConfig,
+        module="headwise.tasks.translation.task:TASK",
+        verb="translate",
+        assembly="seq2seq",
+        inputs="headwise.tasks.translation.inputs:INPUTS",
+        check=_check_translation,
+    ),
+    "language-model": TaskRow(
+        data=TextDataConfig,
+        decode=GenerateConfig,
+        module="headwise.tasks.language_model.task:TASK",
+        verb="generate",
+        assembly="decoder",
+        inputs="headwise.tasks.language_model.inputs:INPUTS",
+        served="headwise.tasks.language_model.serving:SERVED",
+        check=_check_language_model,
+    ),
+    "parsing": TaskRow(
+        data=ParsingDataConfig,
+        decode=ParsingDecodeConfig,
+        module="headwise.tasks.parsing.task:TASK",
+        verb="parse",
+        assembly="seq2seq",
+        inputs="headwise.tasks.parsing.inputs:INPUTS",
+        served="headwise.tasks.parsing.serving:SERVED",
+        is_aligned=True,
+        vocab=_parsing_vocab,
+        check=_check_parsing,
+    ),
+}
+
+
+def task_row(task: object) -> TaskRow:
+    """Return a task's row of the table."""
+    if not isinstance(task, str) or task not in TASKS:
+        raise ConfigError(f"task = {task!r} is unknown: there is {', '.join(map(repr, TASKS))}")
+    return TASKS[task]
+
+
+def all_keys(task: object = "translation") -> list[str]:
+    """List every key that `--set` takes, as section.key."""
+    sections = task_row(task).sections()
+    return ["task"] + [f"{name}.{key}" for name, kind in sections.items() for key in _keys(kind)]
+
+
+def _build_section(kind: type[Section], table: Any) -> Section:
+    if not isinstance(table, dict):
+        raise ConfigError(f"{kind.name} = {table!r} must be a table: write [{kind.name}]")
+    for key in table:
+        if key not in _keys(kind):
+            valid = [f"{kind.name}.{name}" for name in _keys(kind)]
+            raise ConfigError(unknown_key(f"{kind.name}.{key}", valid))
+    return kind(**table)
+
+
+def _keys(kind: type[Section]) -> list[str]:
+    return [f.name for f in dataclasses.fields(kind)]
+
+
+def unknown_key(key: str, valid: list[str]) -> str:
+    """Say that a key is unknown, and which one may have been meant."""
+    # A key without its section comes first: it is right but for that.
+    near = [name for name in valid if name.split(".")[-1] == key]
+    near += difflib.get_close_matches(key, valid, n=1, cutoff=0.6)
+    hint = f"did you mean {near[0]!r}?" if near else "`headwise config` prints every key"
+    return f"unknown key {key!r}: {hint}"
+
+
+def toml_value(value: object) -> str:
+    """Write a string, number or boolean as TOML."""
+    # JSON writes strings, numbers and booleans as TOML does; nan and inf are refused above. TOML
+    # has \U escapes as well, and takes no DEL as it is.
+    text = json.dumps(value, ensure_ascii=False)
+    return "".join(c if c.isprintable() else f"\\U{ord(c):08x}" for c in text)
