@@ -94,6 +94,8 @@ _SECTIONS = {
     "model.num_heads": "§3.2.2",
     "model.d_k": "§3.2.2",
     "model.d_v": "§3.2.2",
+    "model.attention": "§3.2.1",
+    "model.window": "§4",
     "model.attention_bias": "§3.2.2",
     "model.norm_order": "§3.1",
     "model.norm_epsilon": "§3.1",
@@ -152,6 +154,8 @@ translation."""
 
 _SAYS = {
     "task": "translation, by an encoder and a decoder",
+    "model.attention": "attention over all positions",
+    "model.window": "restricted attention as a plan, not in its models",
     "model.attention_bias": "biases, which Table 3's parameter counts need",
     "model.norm_epsilon": "no value, and the authors' code 1e-6",
     "model.scale_embeddings": "embeddings multiplied by sqrt(d_model)",
@@ -180,6 +184,7 @@ _REASONS: dict[tuple[str, str], str] = {
     ("model.num_heads", _LESS): "a narrow model has room for fewer heads",
     ("model.d_k", _LESS): "a narrower model has narrower heads",
     ("model.d_v", _LESS): "a narrower model has narrower heads",
+    ("model.attention", _OTHER): "long sequences cost less",
     ("model.norm_order", _OTHER): "norms before the sub-layers train without a long warm-up",
     ("model.norm_epsilon", _MORE): "later models add more, as GPT-2 does",
     ("model.activation", _OTHER): "later models learn better with a smooth activation",

@@ -47,6 +47,19 @@ def test_aligned_input_traces_without_a_break(build: Build) -> None:
     torch.testing.assert_close(hidden(src, tgt_in, aligned), expected, rtol=0, atol=1e-5)
 
 
+def test_a_window_traces_without_a_break(build: Build) -> None:
+    model = build(num_layers=1, attention="window", window=5)
+    hidden = torch.compile(model.hidden, backend="aot_eager", fullgraph=True)
+    src, tgt_in, _ = make_batch(rows=2, source=250, target=250)  # Long enough for blocks.
+    found, expected = hidden(src, tgt_in), model.hidden(src, tgt_in)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-5)
+    ours, theirs = (
+        torch.autograd.grad(each.square().sum(), model.target_embedding.weight)[0]
+        for each in (found, expected)
+    )
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")
 def test_a_compiled_training_step_equals_the_eager_one(build: Build) -> None:
     model = build()

@@ -32,6 +32,7 @@ class LanguageModel(nn.Module):
     def __init__(self, config: ModelConfig, vocab: Vocab) -> None:
         super().__init__()
         self.config, self.vocab = config, vocab
+        self._window = config.window or None
         self.embedding = nn.Embedding(vocab.target_size, config.d_model)
         self.output = nn.Linear(config.d_model, vocab.target_size, bias=False)
         self.positions = make_positions(config)
@@ -49,7 +50,7 @@ class LanguageModel(nn.Module):
         """Return the decoder's output [B, T, D] for ids [B, T]."""
         hidden: Tensor = self.decoder(
             self._embed(ids),
-            Allowed(causal=True),
+            Allowed(causal=True, window=self._window),
             trace=None if trace is None else trace.decoder,
         )
         return hidden
@@ -70,10 +71,16 @@ class LanguageModel(nn.Module):
         num_prompts, length = prompts.shape[0], prompts.shape[1] - 1
         if length:
             x = self._embed(prompts[:, :-1]).flatten(0, 1)  # [B*P, D]
-            causal = Allowed(causal=True)
+            causal = Allowed(causal=True, window=self._window)
             for layer, cache in zip(layers, caches, strict=True):
                 x = layer(x, length, causal, None, cache)
-        state = State(num_sources=num_prompts, caches=caches, length=length, layers=layers)
+        state = State(
+            num_sources=num_prompts,
+            caches=caches,
+            length=length,
+            layers=layers,
+            window=self._window,
+        )
         if lengths is not None and bool((lengths < prompts.shape[1]).any()):
             state.lengths = lengths - 1
             columns = torch.arange(length, device=prompts.device)

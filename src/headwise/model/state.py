@@ -1,5 +1,6 @@
 """The state of incremental decoding, for many outputs at once."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -41,17 +42,22 @@ class State:
     """How many rows share each source: W."""
     visible: Tensor | None = None  # [B, W, C]
     """Which columns of the cache each row attends to; None: all."""
+    window: int | None = None
+    """How many positions a row attends to, its own among them; None: all."""
     layers: list[LayerStep] | None = None
     """The decoder's layers; None before the first step."""
 
     @classmethod
-    def of_memories(cls, memories: list[Memory], encoded: Tensor | None = None) -> "State":
+    def of_memories(
+        cls, memories: list[Memory], encoded: Tensor | None = None, window: int | None = None
+    ) -> "State":
         """Start with the encoded sources, as each layer sees them."""
         return cls(
             num_sources=memories[0].keys.shape[0],
             caches=[KeyValueCache() for _ in memories],
             memories=[_with_keys_transposed(memory) for memory in memories],
             encoded=encoded,
+            window=window,
         )
 
     def select(self, rows: Tensor, rows_per_source: int = 1) -> "State":
@@ -89,6 +95,7 @@ class State:
             lengths=lengths,
             rows_per_source=rows_per_source,
             visible=visible,
+            window=self.window,
             layers=self.layers,
         )._with_current_length()
 
@@ -132,9 +139,12 @@ class State:
         """Return the state with room in its caches for a step.
 
         The past of a beam is a tree with many dead branches: if the room runs out, these are
-        removed first.
+        removed first. So is what no window has in it any more, as soon as that is half of all.
         """
-        if self.visible is None or self.caches[0].has_room(self.rows_per_source):
+        if self.visible is None:
+            return self
+        most = math.inf if self.window is None else 2 * self.window * self.rows_per_source
+        if self.caches[0].has_room(self.rows_per_source) and self.visible.shape[2] <= most:
             return self
         needed = self.visible.any(1)  # [B, C]
         most = max(1, int(needed.sum(1).max()))
@@ -158,7 +168,7 @@ class State:
         """Take embedded rows [R, D] through the layers; return their output and the next state."""
         columns = self.length if self.visible is None else self.visible.shape[2]
         assert self.caches[0].length == columns, "this State was stepped already"
-        state = self.with_room()
+        state = self._within_window(x.device).with_room()
         visible, width = state.visible, state.rows_per_source
         if visible is not None:
             own = torch.eye(width, dtype=torch.bool, device=visible.device)
@@ -171,6 +181,17 @@ class State:
         return x, replace(
             state, length=state.length + 1, lengths=lengths, visible=visible, layers=layers
         )
+
+    def _within_window(self, device: torch.device) -> "State":
+        """Return the state in which a row sees the last positions of its past, if it has a window.
+
+        Columns are in the order of their positions.
+        """
+        if self.window is None or (self.visible is None and self.length < self.window):
+            return self
+        visible = self._visible(device)
+        from_end = visible.flip(2).cumsum(2).flip(2)
+        return replace(self, visible=visible & (from_end < self.window))
 
     def _with_current_length(self) -> "State":
         """Return the state with `length` of the longest source that is left."""

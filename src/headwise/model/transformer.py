@@ -30,6 +30,7 @@ class Transformer(nn.Module):
     def __init__(self, config: ModelConfig, vocab: Vocab) -> None:
         super().__init__()
         self.config, self.vocab = config, vocab
+        self._window = config.window or None
         d_model = config.d_model
         if config.tying == "three-way" and vocab.source_size != vocab.target_size:
             raise ConfigError(
@@ -80,7 +81,7 @@ class Transformer(nn.Module):
         memory = self.encode(src, allowed, trace)
         hidden: Tensor = self.decoder(
             self._embed_target(tgt_in, memory, aligned),
-            Allowed(causal=True),
+            Allowed(causal=True, window=self._window),
             self.decoder.remember(memory, allowed),
             trace=None if trace is None else trace.decoder,
         )
@@ -97,16 +98,18 @@ class Transformer(nn.Module):
         allowed = Allowed(keys=real_keys(src, self.vocab.pad))
         memory = self.encode(src, allowed)
         x = self._embed_target(tgt_in, memory, aligned)
-        trace = StackTrace()
+        trace, causal = StackTrace(), Allowed(causal=True, window=self._window)
         for number, each in enumerate(self.decoder.layers[: layer + 1]):
             is_last = number == layer
             remembered = each.remember(memory, allowed)  # type: ignore[operator]
-            x = each(x, Allowed(causal=True), remembered, trace=trace if is_last else None)
+            x = each(x, causal, remembered, trace=trace if is_last else None)
         (weights,) = trace.cross_attention
         return weights
 
     def encode(self, src: Tensor, allowed: Allowed, trace: Trace | None = None) -> Tensor:
-        """Return the encoder's output, the memory [B, S, D]."""
+        """Return the encoder's output, the memory [B, S, D]; `allowed` says what is padding."""
+        if self._window is not None:
+            allowed = Allowed(keys=allowed.keys, window=self._window)
         positions = self.source_positions(0, src.shape[1])
         memory: Tensor = self.encoder(
             embed(src, self.source_embedding, positions, self.config),
@@ -123,6 +126,7 @@ class Transformer(nn.Module):
         return State.of_memories(
             self.decoder.remember(memory, allowed),
             encoded=memory if self.config.aligned_input else None,
+            window=self._window,
         )
 
     @torch.no_grad()

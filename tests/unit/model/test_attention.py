@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from headwise.model.attention import MultiHeadAttention, attention, explicit_attention
+from headwise.model.attention.short import LONGEST, short_attention, suits_short_attention
 from headwise.model.masks import Allowed, real_keys
-from headwise.model.short_attention import LONGEST, short_attention, suits_short_attention
 from tests import reference
 from tests.conftest import model_config
 

@@ -31,6 +31,7 @@ VARIANTS: list[dict[str, object]] = [
     {"positions": "learned", "max_positions": 64},
     {"activation": "gelu", "tying": "untied"},
     GPT2,
+    {"attention": "window", "window": 5},
 ]
 
 
@@ -133,7 +134,9 @@ def test_prompts_of_different_lengths_are_each_continued_as_if_alone(
 
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("width", [1, 3])
-@pytest.mark.parametrize("variant", [{}, GPT2 | {"max_positions": 90}])
+@pytest.mark.parametrize(
+    "variant", [{}, GPT2 | {"max_positions": 90}, {"attention": "window", "window": 4}]
+)
 def test_prompts_take_the_places_of_others(
     build_lm: Build, variant: dict[str, object], width: int
 ) -> None:

@@ -41,6 +41,7 @@ VARIANTS: list[dict[str, object]] = [
     {"activation": "gelu_tanh", "scale_embeddings": False},
     {"attention_bias": False},
     {"d_k": 4, "d_v": 6},
+    {"attention": "window", "window": 4},
 ]
 
 

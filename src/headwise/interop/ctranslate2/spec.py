@@ -32,6 +32,11 @@ def check_expressible(model: Transformer) -> None:
             f"CTranslate2 cannot express model.d_k = {config.d_k} with model.d_v = {config.d_v}: "
             "its heads have one width for queries, keys and values; translate with torch instead"
         )
+    if config.attention != "full":
+        raise ConfigError(
+            f"CTranslate2 cannot express model.attention = {config.attention!r}: its encoders "
+            "attend to all positions; translate with torch instead"
+        )
     if config.aligned_input:
         raise ConfigError(
             "CTranslate2 cannot express model.aligned_input = true: its decoders read no source "

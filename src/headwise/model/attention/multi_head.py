@@ -1,70 +1,15 @@
-"""Scaled dot-product attention and its multi-head form.
+"""Attention with several heads.
 
-Paper: §3.2.
+Paper: §3.2.2.
 """
 
-import math
-
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from headwise.config import ModelConfig
-from headwise.model.dropout import dropout
+from headwise.model.attention.full import attention
 from headwise.model.heads import split_heads
 from headwise.model.linear import Linear, linear
 from headwise.model.masks import Allowed
-from headwise.model.short_attention import short_attention, suits_short_attention
-
-
-def attention(
-    q: Tensor,  # [B, H, T, K]
-    k: Tensor,  # [B, H, S, K]
-    v: Tensor,  # [B, H, S, Kv]
-    allowed: Allowed,
-    *,
-    dropout_rate: float = 0.0,
-    trace: list[Tensor] | None = None,
-) -> Tensor:  # [B, H, T, Kv]
-    """Compute softmax(Q K^T / sqrt(d_k)) V by the fastest path for the arguments.
-
-    With a trace the weights are computed explicitly and appended to it; the other paths may never
-    store them. All paths agree (tests/unit/model/test_attention.py).
-
-    Paper: §3.2.1, eq. 1.
-    """
-    num_queries, num_keys = q.shape[2], k.shape[2]
-    if trace is not None or (dropout_rate and q.device.type == "cpu"):
-        # torch's fused CPU kernel refuses dropout, and its fallback draws slow random numbers.
-        mask = allowed.mask(num_queries, num_keys, q.device)
-        return explicit_attention(q, k, v, mask, dropout_rate, trace)
-    if suits_short_attention(q, k, v):
-        # Adding minus infinity is vectorised; masked_fill is not.
-        return short_attention(q, k, v, allowed.bias(num_queries, num_keys, q))
-    if allowed.causal and allowed.keys is None:
-        # Without a mask tensor torch may pick its flash kernel. Its causal mask is aligned to the
-        # top left, which is correct here: a causal call always has as many queries as keys.
-        return F.scaled_dot_product_attention(q, k, v, dropout_p=dropout_rate, is_causal=True)
-    mask = allowed.mask(num_queries, num_keys, q.device)
-    return F.scaled_dot_product_attention(q, k, v, mask, dropout_p=dropout_rate)
-
-
-def explicit_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Tensor | None,
-    dropout_rate: float = 0.0,
-    trace: list[Tensor] | None = None,
-) -> Tensor:
-    """Compute attention operation by operation, as in the formula."""
-    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])  # [B, H, T, S]
-    if mask is not None:
-        scores = scores.masked_fill(~mask, -math.inf)
-    weights = torch.softmax(scores, dim=-1)
-    if trace is not None:
-        trace.append(weights.detach())
-    return dropout(weights, dropout_rate) @ v  # [B, H, T, Kv]
 
 
 class MultiHeadAttention(nn.Module):
