@@ -18,7 +18,7 @@ SMALLEST_VOCABULARY = 5
 """The special ids and one token."""
 
 WIDEST_BEAM = 10_000
-"""Far beyond what helps; what is wider is a slip, and takes all memory."""
+"""Far beyond what helps: a wider one is a typing error, and takes all memory."""
 
 STRONGEST_PENALTY = 10
 """Exponents of the length penalty are near 1; far larger ones overflow."""
