@@ -118,3 +118,12 @@ def headwise(
     yield run
     for number, handler in before.items():
         signal.signal(number, handler)
+
+
+@pytest.fixture(scope="session")
+def preloaded() -> Iterator[Path]:
+    """Return a folder whose `headwise` and `python` start at once."""
+    from tests.preloaded import preloaded_programs
+
+    with preloaded_programs() as directory:
+        yield directory

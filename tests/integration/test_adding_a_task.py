@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import urllib.request
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -45,23 +46,29 @@ def directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-def brackets(directory: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "brackets.py", *arguments],
-        cwd=directory,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+Brackets = Callable[..., subprocess.CompletedProcess[str]]
 
 
 @pytest.fixture(scope="module")
-def run(directory: Path) -> Path:
-    result = brackets(
-        directory, "train", "brackets.toml", "--tsv", "train.tsv", "--run", "runs/brackets"
-    )
+def brackets(directory: Path, preloaded: Path) -> Brackets:
+    """Return a function that runs the file with arguments."""
+
+    def call(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [preloaded / "python", "brackets.py", *arguments],
+            cwd=directory,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+
+    return call
+
+
+@pytest.fixture(scope="module")
+def run(directory: Path, brackets: Brackets) -> Path:
+    result = brackets("train", "brackets.toml", "--tsv", "train.tsv", "--run", "runs/brackets")
     assert result.returncode == 0, result.stderr
     assert "2,950 pairs to train on, 50 to validate on" in result.stderr
     return directory / "runs" / "brackets"
@@ -71,20 +78,19 @@ def test_the_file_is_as_short_as_promised() -> None:
     assert len(block("python").splitlines()) <= 120
 
 
-def test_it_learns_and_is_evaluated(directory: Path, run: Path) -> None:
-    result = brackets(directory, "evaluate", "runs/brackets", "--strings", "test.tsv", "--json")
+def test_it_learns_and_is_evaluated(brackets: Brackets, run: Path) -> None:
+    result = brackets("evaluate", "runs/brackets", "--strings", "test.tsv", "--json")
     assert result.returncode == 0, result.stderr
     (found,) = json.loads(result.stdout)["runs"]
     assert found["run"] == "runs/brackets"
     assert found["accuracy"] > 0.85, "the most frequent answer alone would have less"
 
 
-def test_it_resumes_to_the_bit(directory: Path, run: Path) -> None:
+def test_it_resumes_to_the_bit(directory: Path, brackets: Brackets, run: Path) -> None:
     command = ["train", "brackets.toml", "--tsv", "train.tsv", "--run", "runs/again"]
     process = subprocess.Popen(
         [sys.executable, "brackets.py", *command],
         cwd=directory,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -95,7 +101,7 @@ def test_it_resumes_to_the_bit(directory: Path, run: Path) -> None:
             break
     process.wait()
     process.stderr.close()
-    result = brackets(directory, *command)
+    result = brackets(*command)
     assert result.returncode == 0, result.stderr
     assert "going on from step" in result.stderr
     step = "checkpoints/step-00000600/weights.safetensors"
@@ -108,7 +114,7 @@ def test_it_is_served(directory: Path, run: Path) -> None:
     process = subprocess.Popen(
         [sys.executable, "brackets.py", "serve", "runs/brackets", "--port", "0"],
         cwd=directory,
-        env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"},
+        env=os.environ | {"PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
@@ -138,15 +144,13 @@ def test_it_is_served(directory: Path, run: Path) -> None:
     assert model["panel"]["field"] == "q"
 
 
-def test_wrong_input_is_one_line(directory: Path) -> None:
+def test_wrong_input_is_one_line(directory: Path, brackets: Brackets) -> None:
     (directory / "wrong.tsv").write_text("()\tyes\n(x)\tno\n")
-    result = brackets(
-        directory, "train", "brackets.toml", "--tsv", "wrong.tsv", "--run", "runs/wrong"
-    )
+    result = brackets("train", "brackets.toml", "--tsv", "wrong.tsv", "--run", "runs/wrong")
     assert result.returncode == 2
     assert result.stderr.endswith("wrong.tsv:2: not brackets and yes or no\n")
     assert len(result.stderr.splitlines()) == 1
     assert not (directory / "runs" / "wrong").exists()
-    result = brackets(directory, "train", "brackets.toml", "--src", "a", "--run", "runs/wrong")
+    result = brackets("train", "brackets.toml", "--src", "a", "--run", "runs/wrong")
     assert result.returncode == 2
     assert "--src is of another task: brackets takes its strings (--tsv)" in result.stderr

@@ -23,6 +23,7 @@ from headwise.workflows.train import train
 from tests.small_runs import (
     command,
     digests,
+    small_config,
     small_text_config,
     small_tree_config,
     start,
@@ -54,9 +55,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> ParallelFiles:
 @pytest.fixture(scope="module")
 def undisturbed(text: ParallelFiles, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     run = tmp_path_factory.mktemp("runs") / "undisturbed"
-    code, output, errors = finish(start(command(run, text, *SETTINGS)))
-    assert code == 0, errors
-    assert "finished at step 24" in output
+    train(small_config(*SETTINGS), run, text=text)
     return digests(run)
 
 
@@ -115,9 +114,7 @@ def test_a_run_of_another_task_that_was_killed_ends_as_if_it_had_not_been(
     train(config(*SETTINGS), tmp_path / "undisturbed", text=files)
     killed = kill_again_and_again(run, files, kills=1, seed=1)
     assert killed, "the run ended before its first kill came: nothing was tried"
-    code, output, errors = finish(start(command(run, files, *SETTINGS)))
-    assert code == 0, errors
-    assert "finished at step 24" in output
+    train(config(*SETTINGS), run, text=files)
     assert digests(run) == digests(tmp_path / "undisturbed")
 
 

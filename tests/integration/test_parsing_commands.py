@@ -4,7 +4,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -20,16 +19,6 @@ from tests.conftest import Headwise
 from tests.small_runs import TREE_SETTINGS, digests, small_tree_config, write_trees
 
 SENTENCES = ["The old dog sees the cat near the house.", "", "dog", "(odd) words 🙂 -LRB-"]
-
-
-def parse(run: Path, given: bytes, *options: str) -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run(
-        [sys.executable, "-m", "headwise", "parse", str(run), *options],
-        input=given,
-        capture_output=True,
-        timeout=60,
-        check=False,
-    )
 
 
 def test_trees_are_learned(trained_parser: Path, tmp_path: Path) -> None:
@@ -71,9 +60,12 @@ def test_mistagged_punctuation_does_not_leave_a_sentence_out() -> None:
     assert comparable(own, gold) == read_tree("(S (NP (DT the) (XX dog)) (VP (VB sees)) (. .))")
 
 
-def test_a_filter_writes_a_tree_for_each_line(trained_parser: Path) -> None:
+def test_a_filter_writes_a_tree_for_each_line(trained_parser: Path, preloaded: Path) -> None:
     given = "".join(f"{sentence}\n" for sentence in SENTENCES).encode()
-    result = parse(trained_parser, given + b"\xff\n")
+    command = [str(preloaded / "headwise"), "parse", str(trained_parser)]
+    result = subprocess.run(
+        command, input=given + b"\xff\n", capture_output=True, timeout=60, check=False
+    )
     assert result.returncode == 2
     lines = result.stdout.decode().split("\n")
     assert lines == [

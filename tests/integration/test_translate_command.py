@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
@@ -29,13 +30,26 @@ def start(*arguments: str) -> "subprocess.Popen[bytes]":
     )
 
 
-def translate(content: bytes, *arguments: str) -> tuple[int, bytes, bytes]:
-    process = start(*arguments)
-    output, errors = process.communicate(content, timeout=60)
-    return process.returncode, output, errors
+Translate = Callable[..., tuple[int, bytes, bytes]]
 
 
-def test_sentences_as_arguments_are_translated(run: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def translate(preloaded: Path) -> Translate:
+    """Return a function: stdin and arguments in, exit code, stdout and stderr out."""
+
+    def call(content: bytes, *arguments: str) -> tuple[int, bytes, bytes]:
+        command = [str(preloaded / "headwise"), "translate", *arguments]
+        result = subprocess.run(
+            command, input=content, capture_output=True, timeout=60, check=False
+        )
+        return result.returncode, result.stdout, result.stderr
+
+    return call
+
+
+def test_sentences_as_arguments_are_translated(
+    run: Path, tmp_path: Path, translate: Translate
+) -> None:
     sentences = ["bana dora", "", "kuti bun"]
     expected = "".join(f"{t.text}\n" for t in Translator.load(run).translate(sentences)).encode()
     code, output, errors = translate(b"not read\n", str(run), *sentences)
@@ -57,7 +71,7 @@ def test_wrong_arguments_are_one_line(run: Path, tmp_path: Path, headwise: Headw
     assert (code, len(output.splitlines())) == (0, 2), errors
 
 
-def test_as_many_lines_come_out_as_go_in(run: Path) -> None:
+def test_as_many_lines_come_out_as_go_in(run: Path, translate: Translate) -> None:
     """Whatever is in them: nothing, spaces, separators that are not line feeds, other scripts."""
     lines = [
         "bana dora",
@@ -100,7 +114,7 @@ def test_a_person_is_answered_line_by_line(run: Path) -> None:
     process.stderr.close()
 
 
-def test_bad_bytes_are_named_after_what_came_before_them(run: Path) -> None:
+def test_bad_bytes_are_named_after_what_came_before_them(run: Path, translate: Translate) -> None:
     content = b"bana\nkuti\nba\xffna\ndora\n"
     code, output, errors = translate(content, str(run))
     assert code == 2
@@ -123,7 +137,7 @@ def test_an_endless_line_is_refused_after_what_came_before_it(run: Path) -> None
     assert b"stdin:3: longer than the 1,048,576 bytes that a line may have" in errors
 
 
-def test_formats(run: Path, tmp_path: Path) -> None:
+def test_formats(run: Path, tmp_path: Path, translate: Translate) -> None:
     (tmp_path / "in").write_text("bana dora\n\n")
     files = ("--input", str(tmp_path / "in"), "--output", str(tmp_path / "out"))
     code, output, errors = translate(b"", str(run), *files, "--nbest", "2", "--scores", "--tsv")
@@ -149,7 +163,9 @@ def test_formats(run: Path, tmp_path: Path) -> None:
     assert b"stdin:1: 1 columns, not source TAB target" in errors
 
 
-def test_a_translation_may_be_begun_and_searched_for_in_another_way(run: Path) -> None:
+def test_a_translation_may_be_begun_and_searched_for_in_another_way(
+    run: Path, translate: Translate
+) -> None:
     code, output, errors = translate(b"bana dora\ttib\nkuti\t\n", str(run), "--begun")
     assert code == 0, errors
     first, second = output.decode().splitlines()
@@ -231,7 +247,7 @@ def test_a_closed_pipe_ends_it_while_more_may_come(run: Path) -> None:
     assert said_at_its_end(process) == (128 + signal.SIGPIPE, [])
 
 
-def test_the_input_is_not_written_over(run: Path, tmp_path: Path) -> None:
+def test_the_input_is_not_written_over(run: Path, tmp_path: Path, translate: Translate) -> None:
     text = tmp_path / "text"
     text.write_text("bana dora\n")
     (tmp_path / "link").symlink_to(text)
@@ -288,14 +304,16 @@ def test_ctrl_c_leaves_whole_lines(run: Path, tmp_path: Path) -> None:
         (["--set", "decode.max_extra_tokens=4294967296"], "at most 1,000,000"),
     ],
 )
-def test_wrong_options_are_one_line(run: Path, options: list[str], complaint: str) -> None:
+def test_wrong_options_are_one_line(
+    run: Path, options: list[str], complaint: str, translate: Translate
+) -> None:
     code, output, errors = translate(b"bana\n", str(run), *options)
     said = [line for line in errors.decode().splitlines() if not line.startswith("using ")]
     assert (code, output, len(said)) == (2, b"", 1)
     assert complaint in said[0]
 
 
-def test_wrong_runs_are_one_line(run: Path, tmp_path: Path) -> None:
+def test_wrong_runs_are_one_line(run: Path, tmp_path: Path, translate: Translate) -> None:
     code, output, errors = translate(b"", str(tmp_path))
     assert (code, output) == (2, b"")
     assert b"is not a run directory" in errors

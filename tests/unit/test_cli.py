@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from headwise.config import Config, ModelConfig
+from tests.conftest import Headwise
 
 
 def headwise(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -104,7 +105,7 @@ def test_config_paper_names_departures_or_says_there_is_none() -> None:
     assert "this is Table 3 row (B), d_k = 16" in row.stdout
 
 
-def test_a_wrong_input_is_one_line_and_exit_code_2() -> None:
+def test_a_wrong_input_is_one_line_and_exit_code_2(headwise: Headwise) -> None:
     for arguments in (
         ("config", "nosuch"),
         ("config", "--set", "model.d_model=511"),
@@ -125,11 +126,10 @@ def test_a_wrong_input_is_one_line_and_exit_code_2() -> None:
         ("prepare", "--tsv", "a", "--columns", "1", "--out", "x"),
         ("prepare", "--tsv", "a", "--columns", "0,1", "--out", "x"),
     ):
-        result = headwise(*arguments)
-        assert result.returncode == 2, arguments
-        assert result.stdout == ""
-        assert result.stderr.count("\n") == 1, result.stderr
-        assert result.stderr.startswith("headwise: ")
+        code, output, errors = headwise(*arguments)
+        assert (code, output) == (2, ""), arguments
+        assert errors.count("\n") == 1, errors
+        assert errors.startswith("headwise: ")
 
 
 def test_traceback_shows_where_an_error_came_from() -> None:
@@ -215,25 +215,25 @@ def test_explain_writes_a_page(tmp_path: Path) -> None:
     assert "cannot write the page: No such file or directory" in refused.stderr
 
 
-def test_prepare_says_what_it_made_and_what_it_left_out(tmp_path: Path) -> None:
+def test_prepare_says_what_it_made_and_what_it_left_out(tmp_path: Path, headwise: Headwise) -> None:
     words = ["the cat sees a dog", "a small house", "green garden", "dog and cat run", "", "large"]
     (tmp_path / "t.tsv").write_text(
         "".join(f"{n}\t{w}\t{w} x\r\n" for n, w in enumerate(words * 30))
     )
     arguments = ["--tsv", str(tmp_path / "t.tsv"), "--columns", "2,3", "--out", str(tmp_path / "d")]
     sizes = ["--set", "data.vocab_size=280", "--set", "data.holdout_pairs=10"]
-    result = headwise("prepare", *arguments, *sizes, "--processes", "1")
-    assert (result.returncode, result.stderr) == (0, "")
-    first, *rest = result.stdout.splitlines()
+    code, output, errors = headwise("prepare", *arguments, *sizes, "--processes", "1")
+    assert (code, errors) == (0, "")
+    first, *rest = output.splitlines()
     assert first.endswith(f"vocabulary 280: {tmp_path / 'd'}")
     assert rest == [
         "  training text: left out 30 of 180 pairs: an empty side "
         f"({tmp_path}/t.tsv:5, {tmp_path}/t.tsv:11, {tmp_path}/t.tsv:17, …)",
         "  training text: took off 180 times: carriage return",
     ]
-    again = headwise("prepare", *arguments, *sizes)
-    assert again.returncode == 2
-    assert "exists already: choose another name, or remove it" in again.stderr
+    code, _, errors = headwise("prepare", *arguments, *sizes)
+    assert code == 2
+    assert "exists already: choose another name, or remove it" in errors
 
 
 def test_plot_draws_runs_and_names_what_is_wrong(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 
@@ -104,7 +105,9 @@ def text(tmp_path: Path) -> Path:
     [README, TRAINING, LANGUAGE_MODEL, PARSING],
     ids=["README", "training", "language-model", "parsing"],
 )
-def test_the_commands_of_a_document_run_in_their_order(document: str, text: Path) -> None:
+def test_the_commands_of_a_document_run_in_their_order(
+    document: str, text: Path, preloaded: Path
+) -> None:
     commands = [
         shlex.split(line, comments=True)
         for line in "".join(blocks(document, "sh")).splitlines()
@@ -118,42 +121,40 @@ def test_the_commands_of_a_document_run_in_their_order(document: str, text: Path
             command += [part for change in TEXT_SETTINGS for part in ("--set", change)]
         elif command[1] in ("train", "doctor") and "--trees" in command:
             command += [part for change in TREE_SETTINGS for part in ("--set", change)]
-    # In one process, which imports torch once.
-    code = f"""
-import sys
-from headwise.cli import main
-for command in {commands!r}:
-    sys.argv = command
-    try:
-        main()
-    except SystemExit as ending:
-        sys.exit(f"{{command}}: {{ending}}") if ending.code else None
-"""
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-        cwd=text,
-    )
-    assert result.returncode == 0, result.stderr
+    for verb in commands:
+        result = subprocess.run(
+            [str(preloaded / "headwise"), *verb[1:]],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+            cwd=text,
+        )
+        assert result.returncode == 0, f"{verb}: {result.stderr}"
 
 
-def run_python(code: str, directory: Path) -> "subprocess.CompletedProcess[str]":
-    """Run an example as a reader would: saved as a file."""
-    (directory / "example.py").write_text(code)
-    return subprocess.run(
-        [sys.executable, "-W", "error", "example.py"],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-        cwd=directory,
-    )
+RunPython = Callable[[str, Path], "subprocess.CompletedProcess[str]"]
 
 
-def test_the_python_of_the_training_guide_runs(text: Path) -> None:
+@pytest.fixture
+def run_python(preloaded: Path) -> RunPython:
+    """Return a function that runs an example as a reader would: saved as a file."""
+
+    def run(code: str, directory: Path) -> "subprocess.CompletedProcess[str]":
+        (directory / "example.py").write_text(code)
+        return subprocess.run(
+            [str(preloaded / "python"), "-W", "error", "example.py"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            cwd=directory,
+        )
+
+    return run
+
+
+def test_the_python_of_the_training_guide_runs(text: Path, run_python: RunPython) -> None:
     (code,) = blocks(TRAINING, "python")
     code = code.replace('["train.max_minutes=3"]', repr([*SETTINGS, "train.decay_by=steps"]))
     result = run_python(code, text)
@@ -161,7 +162,9 @@ def test_the_python_of_the_training_guide_runs(text: Path) -> None:
     assert result.stdout.startswith("12 train.max_steps = 12 ValidationResult(")
 
 
-def test_the_python_of_the_language_model_guide_runs(trained_lm: Path, tmp_path: Path) -> None:
+def test_the_python_of_the_language_model_guide_runs(
+    trained_lm: Path, tmp_path: Path, run_python: RunPython
+) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "lm").symlink_to(trained_lm)
     (code,) = blocks(LANGUAGE_MODEL, "python")
@@ -170,7 +173,9 @@ def test_the_python_of_the_language_model_guide_runs(trained_lm: Path, tmp_path:
     assert result.stdout.endswith(" bits a byte\n")
 
 
-def test_the_python_of_the_parsing_guide_runs(trained_parser: Path, tmp_path: Path) -> None:
+def test_the_python_of_the_parsing_guide_runs(
+    trained_parser: Path, tmp_path: Path, run_python: RunPython
+) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "parse").symlink_to(trained_parser)
     (code,) = blocks(PARSING, "python")
@@ -199,7 +204,9 @@ def test_the_pipe_of_the_readme_translates(trained_run: Path, tmp_path: Path) ->
     assert result.stderr == "using runs/ende/averaged\n"
 
 
-def test_the_python_of_the_readme_translates(trained_run: Path, tmp_path: Path) -> None:
+def test_the_python_of_the_readme_translates(
+    trained_run: Path, tmp_path: Path, run_python: RunPython
+) -> None:
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "ende").symlink_to(trained_run)
     code, _ = blocks(README, "python")
@@ -208,15 +215,9 @@ def test_the_python_of_the_readme_translates(trained_run: Path, tmp_path: Path) 
     assert len(result.stdout.splitlines()) == 2
 
 
-def test_the_python_of_the_readme_runs() -> None:
+def test_the_python_of_the_readme_runs(tmp_path: Path, run_python: RunPython) -> None:
     _, code = blocks(README, "python")
-    result = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    result = run_python(code, tmp_path)
     assert (result.returncode, result.stderr) == (0, "")
     assert re.fullmatch(r"3,\d{3},\d{3} parameters, \d+\.\d nats a token\n", result.stdout)
 
@@ -241,21 +242,11 @@ def test_documents_link_only_to_files_that_exist() -> None:
             assert (document.parent / target).exists(), f"{document.name} links to {target}"
 
 
-def programs(directory: Path) -> Path:
-    """Make a folder in which `headwise` and `python` are those of this test."""
-    directory.mkdir()
-    for name, arguments in (("python", ""), ("headwise", " -m headwise")):
-        path = directory / name
-        path.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)}{arguments} "$@"\n')
-        path.chmod(0o755)
-    return directory
-
-
-def test_the_tutorial_works_as_printed(tmp_path: Path) -> None:
+def test_the_tutorial_works_as_printed(preloaded: Path, tmp_path: Path) -> None:
     # The one thing that is not as printed, so that it takes seconds.
     short = TUTORIAL.replace("max_steps = 600", "max_steps = 12")
     assert short != TUTORIAL
-    path = f"{programs(tmp_path / 'bin')}{os.pathsep}{os.environ['PATH']}"
+    path = f"{preloaded}{os.pathsep}{os.environ['PATH']}"
     work = tmp_path / "work"
     work.mkdir()
     for language, block in re.findall(r"```(sh|python|toml)\n(.*?)```", short, re.DOTALL):
