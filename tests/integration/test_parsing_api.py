@@ -82,11 +82,12 @@ def test_attention_is_the_mean_of_the_last_layers_heads(trained_parser: Path) ->
     traced = parser.trace("the oldest dogs sees the cat .", found.brackets, most_tokens=64)
     assert isinstance(traced.trace, Trace)
     weights = traced.trace.decoder.cross_attention[-1][0].mean(0)
-    starts = parser.tokenizer.encode_words(found.words).starts
-    assert starts[-1] > len(found.words)  # A word has several subwords.
+    ends = parser.tokenizer.encode_words(found.words).ends
+    assert ends[-1] > len(found.words)  # A word has several subwords.
     writes = [n for n, name in enumerate(traced.target_tokens) if not name.startswith(")")]
     expected = [
-        [float(weights[n, first:end].sum()) for first, end in pairwise(starts)] for n in writes
+        [float(weights[n, last + 1 : end + 1].sum()) for last, end in pairwise([-1, *ends[:-1]])]
+        for n in writes
     ]
     torch.testing.assert_close(torch.tensor(rows), torch.tensor(expected))
 

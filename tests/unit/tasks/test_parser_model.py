@@ -20,15 +20,15 @@ SOURCE_SIZE = 11
 
 @dataclass(frozen=True)
 class Sentence:
-    """A source with its end, and where its words begin."""
+    """A source with its end, and where its words end."""
 
     src: list[int]
-    starts: list[int]
+    ends: list[int]
     limit: int
 
     @property
     def words(self) -> int:
-        return len(self.starts) - 1
+        return len(self.ends) - 1
 
 
 def sentence(words: int, limit: int, seed: int = 1) -> Sentence:
@@ -36,8 +36,8 @@ def sentence(words: int, limit: int, seed: int = 1) -> Sentence:
     generator = torch.Generator().manual_seed(seed)
     sizes = torch.randint(1, 4, (words,), generator=generator).tolist()
     src = torch.randint(4, SOURCE_SIZE, (sum(sizes),), generator=generator).tolist()
-    starts = [sum(sizes[:place]) for place in range(words + 1)]
-    return Sentence([*src, Vocab.eos], starts, limit)
+    ends = [sum(sizes[: place + 1]) - 1 for place in range(words)]
+    return Sentence([*src, Vocab.eos], [*ends, len(src)], limit)
 
 
 def padded(rows: list[list[int]], fill: int = 0) -> Tensor:
@@ -60,7 +60,7 @@ def start(model: ParserModel, sentences: list[Sentence]) -> tuple[ParseState, Te
     limits = torch.tensor([each.limit for each in sentences])
     state = model.start(
         padded([each.src for each in sentences]),
-        padded([each.starts for each in sentences]),
+        padded([each.ends for each in sentences]),
         torch.tensor([each.words for each in sentences]),
         limits,
     )
@@ -81,7 +81,7 @@ def log_prob(model: ParserModel, symbols: Symbols, source: Sentence, ids: tuple[
     tgt_in = torch.tensor([[Vocab.bos, *ids]])
     aligned = None
     if model.model.config.aligned_input:
-        aligned = aligned_positions(tgt_in, torch.tensor([source.starts]), symbols)
+        aligned = aligned_positions(tgt_in, torch.tensor([source.ends]), symbols)
     with torch.no_grad():
         values = model.model(torch.tensor([source.src]), tgt_in, aligned).log_softmax(2)[0]
     return float(values.gather(1, torch.tensor([*ids, Vocab.eos])[:, None]).sum())
@@ -196,11 +196,11 @@ def test_positions_follow_the_leaves() -> None:
     symbols = TAGS.symbols
     names = [[None, "(S", "NN", "(NP", "VB", ")NP", ")S"], [None, "VB", None, None, None, None]]
     rows = [[TAGS.id(name) if name else Vocab.bos for name in row] for row in names]
-    starts = torch.tensor([[0, 3, 4], [0, 2, 0]])
-    positions = aligned_positions(padded(rows), starts, symbols)
+    ends = torch.tensor([[0, 3, 4], [0, 2, 0]])
+    positions = aligned_positions(padded(rows), ends, symbols)
     assert positions.tolist() == [[0, 0, 3, 3, 4, 4, 4], [0, 2, 2, 2, 2, 2, 2]]
     more = torch.tensor([[Vocab.bos, *[TAGS.id("NN")] * 4]])
-    assert aligned_positions(more, starts[:1], symbols).tolist() == [[0, 3, 4, 4, 4]]
+    assert aligned_positions(more, ends[:1], symbols).tolist() == [[0, 3, 4, 4, 4]]
 
 
 @pytest.mark.usefixtures("double")
@@ -210,7 +210,7 @@ def test_without_the_constraint_positions_are_those_of_training() -> None:
     model, source = build(rules, aligned_input=True), sentence(3, 9)
     ids = torch.randint(FIRST_ID, len(rules.symbols), (30,), generator=generator)
     tgt_in = torch.cat((torch.tensor([Vocab.bos]), ids))[None]
-    aligned = aligned_positions(tgt_in, torch.tensor([source.starts]), rules.symbols)
+    aligned = aligned_positions(tgt_in, torch.tensor([source.ends]), rules.symbols)
     with torch.no_grad():
         full = model.model(torch.tensor([source.src]), tgt_in, aligned)[0]
     state, _, _ = start(model, [source])

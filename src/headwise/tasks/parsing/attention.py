@@ -19,12 +19,12 @@ def word_attention(parser: Parser, parse: Parse) -> list[list[float]]:
     words = parser.tokenizer.encode_words(parse.words)
     ids, leaves_before = parser.tokenizer.encode_tree(parse.tree, parser.config.data.leaves)
     # A position predicts the symbol that follows it: the end is not a symbol of the tree.
-    symbols, starts = ids[:-1], torch.tensor(words.starts[:-1], device=device)
+    symbols, ends = ids[:-1], torch.tensor(words.ends[:-1], device=device)
     if len(ids) > parser.config.model.fitting(len(ids)):
         return []
     aligned = None
     if parser.config.model.aligned_input:
-        reached = [words.starts[count] for count in leaves_before[: len(ids)]]
+        reached = [words.ends[count] for count in leaves_before[: len(ids)]]
         aligned = torch.tensor([reached], device=device)
     with torch.inference_mode():
         weights = model.cross_attention(
@@ -34,9 +34,9 @@ def word_attention(parser: Parser, parse: Parse) -> list[list[float]]:
             aligned,
         )
         mean = weights[0].mean(0)  # [T, S]
-        of_word = torch.bucketize(torch.arange(len(words.ids), device=device), starts, right=True)
+        of_word = torch.bucketize(torch.arange(len(words.ids), device=device), ends)
         summed = mean.new_zeros(len(ids), len(parse.words))
-        summed.index_add_(1, of_word - 1, mean[:, :-1])
+        summed.index_add_(1, of_word, mean[:, :-1])
     rows: list[list[float]] = summed.tolist()
     is_close = [parser.tokenizer.symbol(number).startswith(")") for number in ids]
     return [row for row, closes in zip(rows, is_close, strict=True) if not closes]

@@ -233,7 +233,7 @@ class Parser:
         device, trace = self.model.output.weight.device, Trace()
         aligned = None
         if self.config.model.aligned_input:
-            positions = [[encoded.starts[count] for count in leaves_before]]
+            positions = [[encoded.ends[count] for count in leaves_before]]
             aligned = torch.tensor(positions, device=device)
         with torch.inference_mode():
             self.model.hidden(

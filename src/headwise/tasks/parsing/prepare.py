@@ -189,13 +189,13 @@ class _Encoder:
 
     def encode(self, found: _Found, report: LineReport) -> dict[str, list[int]] | None:
         """Return the streams of one tree; None, and count it, if it is far too long."""
-        source, starts = self.tokenizer.encode_words(found.tree.words())
+        source, ends = self.tokenizer.encode_words(found.tree.words())
         if len(source) > _LONGEST_SOURCE:
             report.kept -= 1
             report.drop(f"more than {_LONGEST_SOURCE:,} subwords", found.place)
             return None
         target, leaves_before = self.tokenizer.encode_tree(found.tree, self.data.leaves)
-        aligned = np.array(starts)[leaves_before].tolist()
+        aligned = np.array(ends)[leaves_before].tolist()
         return {SOURCE: source, ALIGNED: aligned, TARGET: target}
 
 

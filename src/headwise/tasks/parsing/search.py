@@ -51,8 +51,8 @@ class TreeSearch:
                 limits = self._tensor([self._limit(each, max_extra_tokens) for each in batch])
                 state = self._model.start(
                     self._rows([[*each.ids, Vocab.eos] for each in batch]),
-                    self._rows([each.starts for each in batch]),
-                    self._tensor([len(each.starts) - 1 for each in batch]),
+                    self._rows([each.ends for each in batch]),
+                    self._tensor([len(each.ends) - 1 for each in batch]),
                     limits,
                 )
                 hypotheses = beam_search(
@@ -68,14 +68,15 @@ class TreeSearch:
         return [found[number] for number in range(len(sentences))]
 
     def _encoded(self, words: Sequence[str]) -> EncodedWords:
-        ids, starts = self._tokenizer.encode_words(words)
+        ids, ends = self._tokenizer.encode_words(words)
         # The parser splits long sentences. Only a word of its own may still be too long.
         longest = self._config.fitting(len(ids))
-        return EncodedWords(ids[:longest], [min(start, longest) for start in starts])
+        kept = ids[:longest]
+        return EncodedWords(kept, [*(min(end, longest - 1) for end in ends[:-1]), len(kept)])
 
     def _limit(self, encoded: EncodedWords, max_extra_tokens: int) -> int:
         """Return the most symbols of a sentence's tree."""
-        words = len(encoded.starts) - 1
+        words = len(encoded.ends) - 1
         wanted = max(len(encoded.ids) + max_extra_tokens, _SYMBOLS_PER_WORD * words)
         return max(self._config.fitting(wanted), least_limit(words))
 

@@ -15,15 +15,15 @@ from headwise.tasks.parsing.constraint import PartialTrees, TreeConstraint
 from headwise.tasks.parsing.grammar import Bounds, Kind, Symbols
 
 
-def aligned_positions(tgt_in: Tensor, starts: Tensor, symbols: Symbols) -> Tensor:
+def aligned_positions(tgt_in: Tensor, ends: Tensor, symbols: Symbols) -> Tensor:
     """Return the source position of the next unread word after each target input [B, T].
 
-    `starts` [B, N+1] has the position of each word's first subword, then that of eos, which stands
-    for no word; rows of fewer words go on with any position.
+    `ends` [B, N+1] has the position of each word's last subword, then that of eos, which stands for
+    no word; rows of fewer words go on with any position.
     """
     is_leaf = torch.tensor([kind == Kind.LEAF for kind in symbols.kinds], device=tgt_in.device)
     read = is_leaf[tgt_in].cumsum(1)  # [B, T]
-    return starts.gather(1, read.clamp(max=starts.shape[1] - 1))
+    return ends.gather(1, read.clamp(max=ends.shape[1] - 1))
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class ParseState:
     inner: State
     trees: PartialTrees
     words: Tensor  # [B]
-    starts: Tensor  # [B, N+1] as in `aligned_positions`
+    ends: Tensor  # [B, N+1] as in `aligned_positions`
     rows_per_source: int = 1
 
     def select(self, rows: Tensor, rows_per_source: int = 1) -> "ParseState":
@@ -43,7 +43,7 @@ class ParseState:
             inner=self.inner.select(rows, rows_per_source),
             trees=self.trees.select(rows),
             words=self.words[sources],
-            starts=self.starts[sources],
+            ends=self.ends[sources],
             rows_per_source=rows_per_source,
         )
 
@@ -55,19 +55,19 @@ class ParseState:
         """Return the state with another's sources in the place of some."""
         width = self.rows_per_source
         rows = sources[:, None] * width + torch.arange(width, device=sources.device)
-        longest = max(self.starts.shape[1], other.starts.shape[1])
-        ours, theirs = (_widened(state.starts, longest) for state in (self, other))
+        longest = max(self.ends.shape[1], other.ends.shape[1])
+        ours, theirs = (_widened(state.ends, longest) for state in (self, other))
         return replace(
             self,
             inner=self.inner.replace(sources, other.inner),
             trees=self.trees.replace(rows.flatten(), other.trees),
             words=self.words.index_copy(0, sources, other.words),
-            starts=ours.index_copy(0, sources, theirs),
+            ends=ours.index_copy(0, sources, theirs),
         )
 
 
-def _widened(starts: Tensor, width: int) -> Tensor:
-    return torch.nn.functional.pad(starts, (0, width - starts.shape[1]))
+def _widened(ends: Tensor, width: int) -> Tensor:
+    return torch.nn.functional.pad(ends, (0, width - ends.shape[1]))
 
 
 class ParserModel:
@@ -83,8 +83,8 @@ class ParserModel:
         """The model's."""
         return self.model.vocab
 
-    def start(self, src: Tensor, starts: Tensor, words: Tensor, limits: Tensor) -> ParseState:
-        """Encode sources [B, S] with the positions of their words, `starts` [B, N+1].
+    def start(self, src: Tensor, ends: Tensor, words: Tensor, limits: Tensor) -> ParseState:
+        """Encode sources [B, S] with the positions of their words, `ends` [B, N+1].
 
         `words` [B] are their numbers, and `limits` [B] the most symbols of each tree, as the search
         has them: at least the `least_limit` of its words.
@@ -93,7 +93,7 @@ class ParserModel:
             inner=self.model.start(src),
             trees=self._constraint.start(words, limits),
             words=words,
-            starts=starts,
+            ends=ends,
         )
 
     def step(self, ids: Tensor, state: ParseState) -> tuple[Tensor, ParseState]:
@@ -102,7 +102,7 @@ class ParserModel:
         aligned = None
         if self.model.config.aligned_input:
             read = state.words[:, None] - trees.unread.view(-1, state.rows_per_source)  # [B, W]
-            aligned = state.starts.gather(1, read).flatten()  # [R]
+            aligned = state.ends.gather(1, read).flatten()  # [R]
         logits, inner = self.model.step(ids, state.inner, aligned)
         return logits, replace(state, inner=inner, trees=trees)
 

@@ -1,6 +1,6 @@
 """Sentences as token ids, trees as symbol ids, and back.
 
-Each word is cut into subwords by itself, so that the position of its first subword is known.
+Each word is cut into subwords by itself, so that the position of its last subword is known.
 """
 
 from collections import Counter
@@ -40,8 +40,8 @@ class EncodedWords(NamedTuple):
     """The words of a sentence as subwords."""
 
     ids: list[int]
-    starts: list[int]
-    """The position of each word's first subword, then that of eos, which follows the last."""
+    ends: list[int]
+    """The position of each word's last subword, then that of eos."""
 
 
 class TreeCounts:
@@ -131,11 +131,11 @@ class TreeTokenizer:
     def encode_words(self, words: Sequence[str]) -> EncodedWords:
         """Return the subwords of a sentence, without eos."""
         ids: list[int] = []
-        starts = []
+        ends = []
         for word in words:
-            starts.append(len(ids))
             ids += self._word_ids(word)
-        return EncodedWords(ids, [*starts, len(ids)])
+            ends.append(len(ids) - 1)
+        return EncodedWords(ids, [*ends, len(ids)])
 
     def encode_tree(self, tree: Tree, leaves: Leaves) -> tuple[list[int], list[int]]:
         """Return the ids of a tree's symbols, and how many leaves come before each and the end.

@@ -192,11 +192,11 @@ def test_a_tree_found_step_by_step_is_as_probable_in_training(
     sentences = ["the old dog sees .", "dog", "the dog sees the cat near the house ."]
     for parse in parser.parse(sentences, beam=1):
         assert parse.tree is not None
-        source, starts = tokenizer.encode_words(parse.words)
+        source, ends = tokenizer.encode_words(parse.words)
         target, leaves_before = tokenizer.encode_tree(parse.tree, "tags")
         example = {
             SOURCE: source,
-            ALIGNED: [starts[count] for count in leaves_before],
+            ALIGNED: [ends[count] for count in leaves_before],
             TARGET: target,
         }
         rows = {name: (np.array(ids), np.array([len(ids)])) for name, ids in example.items()}

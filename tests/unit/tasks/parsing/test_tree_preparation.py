@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -89,13 +90,17 @@ def test_trees_are_stored_as_words_symbols_and_where_the_next_word_is(
             shards.sequence(name, 0).tolist() for name in (SOURCE, ALIGNED, TARGET)
         )
         words = ["the", "dog", "sees", "the", "cat", "."]
-        ids, starts = tokenizer.encode_words(words)
+        ids, ends = tokenizer.encode_words(words)
         assert source == ids
         assert [tokenizer.symbol(number) for number in target] == linearise(read_tree(text), "tags")
         # The words that are next after bos and after each symbol; at last none, which is eos.
         nexts = [0, 0, 0, 1, 2, 2, 2, 3, 3, 4, 5, 5, 5, 6, 6]
-        assert aligned == [starts[word] for word in nexts]
-        assert starts[-1] == len(ids)
+        assert aligned == [ends[word] for word in nexts]
+        # The next word, or the end, comes right after a word's last subword.
+        firsts = [0, *(end + 1 for end in ends[:-1])]
+        for word, first, end in zip(words, firsts, ends, strict=False):
+            assert ids[first : end + 1] == tokenizer.encode_words([word]).ids
+        assert ends[-1] == len(ids)
     assert stored_tree(TokenShards(data / "valid"), 0) == read_tree(text)
 
 
@@ -126,9 +131,9 @@ def test_a_trees_symbols_and_words_give_it_back(tokenizer: TreeTokenizer, tree: 
     words = tree.words()
     assert leaves_before[-1] == len(words)
     encoded = tokenizer.encode_words(words)
-    assert len(encoded.starts) == len(words) + 1
-    bounds = zip(encoded.starts, encoded.starts[1:], strict=False)
-    assert all(1 <= end - start <= MOST_SUBWORDS for start, end in bounds)
+    *ends, eos = encoded.ends
+    assert (len(ends), eos) == (len(words), len(encoded.ids))
+    assert all(1 <= end - last <= MOST_SUBWORDS for last, end in pairwise([-1, *ends]))
     if Vocab.unk not in ids:
         assert tokenizer.tree(ids, words) == (tree, False)
 
