@@ -34,6 +34,7 @@ from headwise.decoding import Hypothesis, SearchSettings
 from headwise.interop.ctranslate2.engine import CTranslate2Engine
 from headwise.interop.ctranslate2.export import export_directory
 from headwise.interop.ctranslate2.files import Quantization
+from headwise.interop.ctranslate2.spec import require_expressible
 from headwise.model import Transformer
 from headwise.runs.directory import RunDirectory
 from headwise.tasks.translation.torch_engine import TorchEngine
@@ -212,11 +213,12 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     run = RunDirectory(options.run)
     trained = load_model(run)
+    model = require_expressible(trained.model)
     lines = list(read_lines(options.src))
     sources = [trained.source.encode(line) for line in lines]
     check, cold = None, []
     with ExitStack() as stack:
-        work = torch_contenders(trained.model, sources)
+        work = torch_contenders(model, sources)
         for quantization in ("float32", "int8"):
             work |= stack.enter_context(
                 own_process(ctranslate2_contenders, run, sources, quantization, options.threads)
@@ -225,13 +227,11 @@ def main() -> None:
             python = options.transformers / "bin" / "python"
             positions = max(map(len, sources)) + EXTRA + 2
             try:
-                peer = stack.enter_context(
-                    marian_peer(python, trained.model, positions, options.threads)
-                )
+                peer = stack.enter_context(marian_peer(python, model, positions, options.threads))
             except PeerMissingError as error:
                 print(f"skipped: {error}", file=sys.stderr)
             else:
-                check = peer.check(trained.model, sources, SAME, EXTRA)
+                check = peer.check(model, sources, SAME, EXTRA)
                 print(f"marian: {check}", file=sys.stderr)
                 work |= marian_contenders(peer, sources)
         best, equal = dict.fromkeys(work, 0.0), dict.fromkeys(work, 1.0)

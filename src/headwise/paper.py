@@ -154,6 +154,7 @@ translation."""
 
 _SAYS = {
     "task": "translation, by an encoder and a decoder",
+    "model.kind": "a Transformer; recurrent models are what it is compared with",
     "model.attention": "attention over all positions",
     "model.window": "restricted attention as a plan, not in its models",
     "model.attention_bias": "biases, which Table 3's parameter counts need",

@@ -196,7 +196,7 @@ def test_a_vocabulary_holds_more_than_the_special_ids() -> None:
 
 def test_python_is_checked_as_toml_is() -> None:
     with pytest.raises(ConfigError, match="model = 3 must be a ModelConfig"):
-        Config(model=3)  # type: ignore[arg-type]
+        Config(model=3)  # type: ignore[type-var]
     with pytest.raises(ConfigError, match="model.d_model = '512' must be a whole number"):
         ModelConfig(d_model="512")  # type: ignore[arg-type]
 

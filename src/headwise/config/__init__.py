@@ -21,6 +21,7 @@ from headwise.config.experiment import (
     unknown_key,
 )
 from headwise.config.model import Assembly, ModelConfig, Vocab
+from headwise.config.recurrent import RecurrentConfig
 from headwise.config.sections import (
     LONGEST_CONTINUATION,
     SMALLEST_VOCABULARY,
@@ -55,6 +56,7 @@ __all__ = [
     "ParsingConfig",
     "ParsingDataConfig",
     "ParsingDecodeConfig",
+    "RecurrentConfig",
     "Section",
     "TaskRow",
     "TextDataConfig",

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Generic, Protocol, Self
 from typing_extensions import TypeVar
 
 from headwise.config.model import Assembly, ModelConfig, Vocab
+from headwise.config.recurrent import RecurrentConfig
 from headwise.config.sections import (
     DataConfig,
     DecodeConfig,
@@ -34,29 +35,36 @@ class Section(Protocol):
 
 D = TypeVar("D", default=DataConfig)
 S = TypeVar("S", default=DecodeConfig)
+M = TypeVar("M", bound=ModelConfig | RecurrentConfig, default=ModelConfig)
+
+MODELS: dict[str, type[Section]] = {"transformer": ModelConfig, "recurrent": RecurrentConfig}
+"""The sections of the values of `model.kind`."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(Generic[D, S]):
+class Config(Generic[D, S, M]):
     """One experiment: a recipe with every value filled in.
 
-    Which classes `data` and `decode` are is decided by the task. A bare `Config` is translation's.
+    Which classes `data` and `decode` are is decided by the task, and which `model` is by its kind.
+    A bare `Config` is that of translation with a Transformer.
     """
 
     task: str = "translation"
     data: D = None  # type: ignore[assignment]  # The task's own, with its defaults.
-    model: ModelConfig = field(default_factory=ModelConfig)
+    model: M = field(default_factory=ModelConfig)  # type: ignore[assignment]
     train: TrainConfig = field(default_factory=TrainConfig)
     decode: S = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         row = task_row(self.task)
-        for name, kind in row.sections().items():
+        model: Any = self.model
+        for name, kind in row.sections(getattr(model, "kind", "transformer")).items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, kind())
             if type(getattr(self, name)) is not kind:
                 raise ConfigError(f"{name} = {getattr(self, name)!r} must be a {kind.__name__}")
-        if self.model.aligned_input and not row.is_aligned:
+        _require_kind(model.kind, self.task)
+        if model.kind == "transformer" and model.aligned_input and not row.is_aligned:
             raise ConfigError(
                 f"model.aligned_input = true must be false with task = {self.task!r}, whose "
                 "outputs do not follow the source word by word"
@@ -75,7 +83,9 @@ class Config(Generic[D, S]):
                 "Headwise reads: upgrade Headwise"
             )
         task = values.get("task", cls.task)
-        sections = task_row(task).sections()
+        kind = _model_kind(values)
+        _require_kind(kind, task)
+        sections = task_row(task).sections(kind)
         known = [*sections, "task", "format_version"]
         for key in values:
             if key not in known:
@@ -105,7 +115,7 @@ class Config(Generic[D, S]):
 LanguageModelConfig = Config[TextDataConfig, GenerateConfig]
 ParsingConfig = Config[ParsingDataConfig, ParsingDecodeConfig]
 
-AnyConfig = Config[Any, Any]
+AnyConfig = Config[Any, Any, Any]
 """The config of any task, for code that serves them all."""
 
 
@@ -125,6 +135,8 @@ class TaskRow:
     """Its options on the command line as "module:object", which must import quickly."""
     served: str = ""
     """How it is served, as "module:object"; empty where it cannot be."""
+    kinds: tuple[str, ...] = ("transformer",)
+    """The values of `model.kind` that it takes."""
     is_aligned: bool = False
     """Whether its batches have the source position that each target position has reached, which
     `model.aligned_input` needs."""
@@ -133,9 +145,9 @@ class TaskRow:
     check: Callable[[AnyConfig], None] = lambda _: None
     """Raises ConfigError where sections do not fit each other."""
 
-    def sections(self) -> dict[str, type[Section]]:
-        """Return the classes of a config's sections by their names."""
-        kinds: tuple[type[Section], ...] = (self.data, ModelConfig, TrainConfig, self.decode)
+    def sections(self, kind: str = "transformer") -> dict[str, type[Section]]:
+        """Return the classes of a config's sections by their names, for a `model.kind`."""
+        kinds: tuple[type[Section], ...] = (self.data, MODELS[kind], TrainConfig, self.decode)
         return {kind.name: kind for kind in kinds}
 
 
@@ -187,6 +199,7 @@ TASKS: dict[str, TaskRow] = {
         verb="translate",
         assembly="seq2seq",
         inputs="headwise.tasks.translation.inputs:INPUTS",
+        kinds=("transformer", "recurrent"),
         check=_check_translation,
     ),
     "language-model": TaskRow(
@@ -221,10 +234,26 @@ def task_row(task: object) -> TaskRow:
     return TASKS[task]
 
 
+def _model_kind(values: dict[str, Any]) -> str:
+    """Return the `model.kind` of a recipe's tables."""
+    model = values.get("model", {})
+    kind = model.get("kind", "transformer") if isinstance(model, dict) else "transformer"
+    if not isinstance(kind, str) or kind not in MODELS:
+        raise ConfigError(f"model.kind = {kind!r} must be one of {', '.join(map(repr, MODELS))}")
+    return kind
+
+
+def _require_kind(kind: str, task: object) -> None:
+    if kind not in task_row(task).kinds:
+        raise ConfigError(f"model.kind = {kind!r} must be 'transformer' with task = {task!r}")
+
+
 def all_keys(task: object = "translation") -> list[str]:
-    """List every key that `--set` takes, as section.key."""
-    sections = task_row(task).sections()
-    return ["task"] + [f"{name}.{key}" for name, kind in sections.items() for key in _keys(kind)]
+    """List every key that `--set` takes, as section.key, whatever the `model.kind`."""
+    row = task_row(task)
+    sections = [row.sections(kind).values() for kind in row.kinds]
+    keys = [f"{kind.name}.{key}" for each in sections for kind in each for key in _keys(kind)]
+    return ["task", *dict.fromkeys(keys)]
 
 
 def _build_section(kind: type[Section], table: Any) -> Section:
@@ -232,6 +261,12 @@ def _build_section(kind: type[Section], table: Any) -> Section:
         raise ConfigError(f"{kind.name} = {table!r} must be a table: write [{kind.name}]")
     for key in table:
         if key not in _keys(kind):
+            others = [name for name, each in MODELS.items() if key in _keys(each)]
+            if kind.name == "model" and others:
+                has = next(name for name, each in MODELS.items() if each is kind)
+                raise ConfigError(
+                    f"model.{key} is a setting of model.kind = {others[0]!r}, not of {has!r}"
+                )
             valid = [f"{kind.name}.{name}" for name in _keys(kind)]
             raise ConfigError(unknown_key(f"{kind.name}.{key}", valid))
     return kind(**table)

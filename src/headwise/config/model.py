@@ -133,6 +133,16 @@ class ModelConfig:
         """Return so many tokens, or as many as a sequence may have besides its start or end."""
         return min(tokens, self.max_positions - 1) if self.positions == "learned" else tokens
 
+    @property
+    def longest(self) -> int | None:
+        """The longest sequence that the model takes; None: any."""
+        return self.max_positions if self.positions == "learned" else None
+
+    def count_attention_weights(self, source: int, target: int) -> int:
+        """Return how many weights a `Trace` of a pair with so many tokens has."""
+        in_layer = source * source + target * target + target * source
+        return self.num_layers * self.num_heads * in_layer
+
     def count_parameters(self, vocab: Vocab, assembly: Assembly = "seq2seq") -> int:
         """Count the trainable parameters without building the model."""
         d, h, biases = self.d_model, self.num_heads, int(self.attention_bias)

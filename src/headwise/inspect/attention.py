@@ -143,7 +143,7 @@ def _layers(trace: Trace) -> dict[Kind, list[Tensor]]:
 
 def _texts(pair: TracedPair) -> dict[str, Any]:
     target_tokens = readable(pair.target_tokens)
-    has_source = bool(pair.trace.encoder.self_attention)
+    has_source = bool(pair.trace.encoder.self_attention or pair.trace.decoder.cross_attention)
     return {
         "source": pair.source,
         "target": pair.target,

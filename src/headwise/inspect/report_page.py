@@ -154,7 +154,8 @@ def _title(report: Report) -> str:
 def _lead(report: Report) -> str:
     """Describe the run in a sentence."""
     contents = report.contents
-    parts = [f"A Transformer of {_millions(report.parameters)} parameters that {contents.does}"]
+    kind = "Transformer" if report.config.model.kind == "transformer" else "recurrent model"
+    parts = [f"A {kind} of {_millions(report.parameters)} parameters that {contents.does}"]
     if report.curves is not None and report.curves.runs[0].minutes is not None:
         parts.append(f"trained for {duration(60 * report.curves.runs[0].minutes)}")
     if contents.trained_on is not None:

@@ -1,6 +1,7 @@
 """§3 of the paper, in its order: attention, layers, embeddings, positions, the whole model.
 
 `build_model` makes a model of these parts: the paper's `Transformer`, or a `LanguageModel`.
+`Recurrent` is what the paper measures itself against.
 
 Shapes, everywhere in this folder:
 
@@ -12,9 +13,10 @@ The model knows token ids and never text; it holds no loss and no mode.
 """
 
 from headwise.model.batch import check_aligned, check_batch
-from headwise.model.build import build_model
+from headwise.model.build import Seq2Seq, build_model
 from headwise.model.decoder import LanguageModel
 from headwise.model.masks import Allowed
+from headwise.model.recurrent import Recurrent, RecurrentState
 from headwise.model.state import State
 from headwise.model.trace import StackTrace, Trace
 from headwise.model.transformer import Transformer
@@ -22,6 +24,9 @@ from headwise.model.transformer import Transformer
 __all__ = [
     "Allowed",
     "LanguageModel",
+    "Recurrent",
+    "RecurrentState",
+    "Seq2Seq",
     "StackTrace",
     "State",
     "Trace",

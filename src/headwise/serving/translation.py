@@ -142,7 +142,7 @@ async def attention(
     left, fitting = service.limits.attention_weights, []
     for part in parts:
         s, t = _sizes(part)
-        left -= sizes.num_layers * sizes.num_heads * (s * s + t * t + t * s)
+        left -= sizes.count_attention_weights(s, t)
         if left < 0 or max(s, t) > MOST_TOKENS + 1:
             break
         fitting.append(part)

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from headwise.config import ModelConfig, Vocab
+from headwise.config import ModelConfig, RecurrentConfig, Vocab
 from headwise.decoding import Found, SearchSettings
 from headwise.model.build import build_model
 from headwise.runs.tensors import read_tensors
@@ -53,7 +53,7 @@ class Load:
     """Command: load a model."""
 
     name: str
-    config: ModelConfig
+    config: ModelConfig | RecurrentConfig
     vocab: Vocab
     weights: int
     """The file descriptor of its weights, which the process inherits."""

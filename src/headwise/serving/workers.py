@@ -18,7 +18,7 @@ from typing import IO
 from headwise.decoding import Found, SearchSettings
 from headwise.errors import ConfigError
 from headwise.machine import num_cores
-from headwise.model import Transformer
+from headwise.model import Seq2Seq
 from headwise.runs.tensors import write_tensors
 from headwise.runs.weights import model_weights
 from headwise.serving.limits import RefusedError
@@ -51,7 +51,7 @@ _MOST_DOUBLINGS = 5
 class Workers:
     """A context manager for worker processes, each of which has all models."""
 
-    def __init__(self, count: int, models: Mapping[str, Transformer]) -> None:
+    def __init__(self, count: int, models: Mapping[str, Seq2Seq]) -> None:
         self._count, self._models = count, models
         self._loads: list[Load] = []
         self._numbers = itertools.count()
@@ -321,7 +321,7 @@ class WorkerSearch:
         self.on_ready()
 
 
-def _weights(model: Transformer) -> IO[bytes]:
+def _weights(model: Seq2Seq) -> IO[bytes]:
     """Write a model's weights to an unnamed temporary file: nothing is left after a crash.
 
     The file is not changed later: a restarted worker loads the same weights.

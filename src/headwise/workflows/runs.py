@@ -180,14 +180,13 @@ def check_same(run: RunDirectory, config: AnyConfig, task: Task, inputs: Inputs)
 
 def training_batches(shards: TokenShards, config: AnyConfig, task: Task) -> Batches:
     """Cut examples into batches, without those that the model cannot take."""
-    train, model = config.train, config.model
-    longest = model.max_positions if model.positions == "learned" else None
+    train = config.train
     return Batches(
         shards,
         task.fields,
         batch_tokens=train.batch_tokens,
         seed=train.seed,
-        longest=longest,
+        longest=config.model.longest,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from headwise.config import Vocab
+from headwise.config import ModelConfig, RecurrentConfig, Vocab
 from headwise.errors import CheckpointError, ConfigError
 from headwise.paper import compare_with_paper
 from headwise.runs.directory import RunDirectory
@@ -108,12 +108,7 @@ def model_card(run: RunDirectory, translator: Translator, engine: EngineName) ->
         "parameters": model.count_parameters(vocab),
         "vocabulary": len(target),
         "recipe": {
-            "layers": model.num_layers,
-            "heads": model.num_heads,
-            "d_model": model.d_model,
-            "d_ff": model.d_ff,
-            "norm_order": model.norm_order,
-            "positions": model.positions,
+            **_sizes(model),
             "beam": config.decode.beam,
             "alpha": config.decode.alpha,
         },
@@ -122,6 +117,24 @@ def model_card(run: RunDirectory, translator: Translator, engine: EngineName) ->
         "test": _test(run),
         "nearest_experiment": experiment.title,
         "departures": [str(departure) for departure in departures],
+    }
+
+
+def _sizes(model: ModelConfig | RecurrentConfig) -> dict[str, Any]:
+    if isinstance(model, RecurrentConfig):
+        return {
+            "layers": model.num_layers,
+            "d_model": model.d_model,
+            "cell": model.cell,
+            "attention": model.attention,
+        }
+    return {
+        "layers": model.num_layers,
+        "heads": model.num_heads,
+        "d_model": model.d_model,
+        "d_ff": model.d_ff,
+        "norm_order": model.norm_order,
+        "positions": model.positions,
     }
 
 

@@ -11,7 +11,7 @@ from headwise import Translator
 from headwise.config import Vocab
 from headwise.errors import RequestError
 from headwise.inspect.attention import BEGIN, END, AttentionRecord, attention_record, readable
-from headwise.model import Trace
+from headwise.model import Trace, build_model
 from headwise.runs.directory import RunDirectory
 from headwise.tasks.translation.trained import load_model
 
@@ -147,7 +147,7 @@ def test_what_cannot_be_traced_is_refused_with_the_reason(
 def test_learned_positions_bound_the_target(translator: Translator, trained_run: Path) -> None:
     trained = load_model(RunDirectory(trained_run))
     config = replace(trained.config.model, positions="learned", max_positions=9)
-    model = type(trained.model)(config, trained.model.vocab)
+    model = build_model(config, trained.model.vocab, "seq2seq")
     changed = replace(trained, model=model, config=replace(trained.config, model=config))
     small = Translator.of_model(changed, longest_source=8)
     assert len(attention_record(small, "ban", "ban " * 8).cross[0][0]) == 9

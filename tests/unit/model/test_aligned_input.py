@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from headwise.config import TASKS, DataConfig, DecodeConfig, ModelConfig, TaskRow
 from headwise.errors import ConfigError, DataError
-from headwise.interop.ctranslate2.spec import check_expressible
+from headwise.interop.ctranslate2.spec import require_expressible
 from headwise.model import Allowed, State, Trace, Transformer, check_aligned
 from headwise.paper import describe_departures
 from headwise.recipes import load_recipe
@@ -259,7 +259,7 @@ def test_a_position_without_a_source_token_is_named() -> None:
 
 def test_ctranslate2_cannot_express_it(build: Build) -> None:
     with pytest.raises(ConfigError, match="cannot express model.aligned_input = true: its decod"):
-        check_expressible(build(aligned_input=True, d_k=5, d_v=5))
+        require_expressible(build(aligned_input=True, d_k=5, d_v=5))
 
 
 @pytest.mark.parametrize("task", ["translation", "language-model"])

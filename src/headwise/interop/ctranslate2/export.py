@@ -17,7 +17,7 @@ from headwise.interop.ctranslate2.files import (
     library,
     seal,
 )
-from headwise.interop.ctranslate2.spec import check_expressible, count_positions, make_spec
+from headwise.interop.ctranslate2.spec import count_positions, make_spec, require_expressible
 from headwise.interop.ctranslate2.verification import Pair, Verification, choose_pairs, verify
 from headwise.runs.directory import RunDirectory
 from headwise.tasks.translation.trained import load_model
@@ -71,8 +71,7 @@ def _export(
     version: str,
 ) -> ExportReport:
     trained = load_model(run, which)
-    model = trained.model
-    check_expressible(model)
+    model = require_expressible(trained.model)
     inputs = "given pairs"
     if not pairs:
         pairs, inputs = choose_pairs(run, model)

@@ -6,10 +6,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from headwise.config import ModelConfig, Vocab
+from headwise.config import ModelConfig, RecurrentConfig, Vocab
 from headwise.errors import ConfigError
 from headwise.interop.ctranslate2.files import library
-from headwise.model import Transformer
+from headwise.model import Recurrent, Seq2Seq, Transformer
 from headwise.model.attention import MultiHeadAttention
 from headwise.model.layers import Layer, Stack
 from headwise.model.positions import LearnedPositions, sinusoids
@@ -24,8 +24,13 @@ _NAMES_BYTES = 1 << 16
 """An upper bound for the names, shapes and scales of a layer of each stack."""
 
 
-def check_expressible(model: Transformer) -> None:
-    """Raise ConfigError for a model that CTranslate2 cannot express."""
+def require_expressible(model: Seq2Seq) -> Transformer:
+    """Return the model, or raise ConfigError if CTranslate2 cannot express it."""
+    if isinstance(model, Recurrent):
+        raise ConfigError(
+            "CTranslate2 cannot express model.kind = 'recurrent': it has Transformers only; "
+            "translate with torch instead"
+        )
     config = model.config
     if config.d_k != config.d_v:
         raise ConfigError(
@@ -42,6 +47,7 @@ def check_expressible(model: Transformer) -> None:
             "CTranslate2 cannot express model.aligned_input = true: its decoders read no source "
             "positions; decode with torch instead"
         )
+    return model
 
 
 def count_positions(model: Transformer) -> int:
@@ -49,8 +55,10 @@ def count_positions(model: Transformer) -> int:
     return model.config.max_positions if model.config.positions == "learned" else SINUSOIDS
 
 
-def largest_file(config: ModelConfig, vocab: Vocab) -> int:
+def largest_file(config: ModelConfig | RecurrentConfig, vocab: Vocab) -> int:
     """Return an upper bound for the size of a model.bin in bytes, in any quantization."""
+    if isinstance(config, RecurrentConfig):
+        return 0
     # The file has no tied matrices, and a table of positions on both sides.
     parameters = replace(config, tying="untied").count_parameters(vocab)
     positions = 0 if config.positions == "learned" else 2 * SINUSOIDS * config.d_model
@@ -61,7 +69,7 @@ def largest_file(config: ModelConfig, vocab: Vocab) -> int:
 def make_spec(model: Transformer, source: list[str], target: list[str]) -> Any:
     """Make the specification of a model with the tokens of its two vocabularies."""
     specs = library().specs
-    check_expressible(model)
+    require_expressible(model)
     config = model.config
     sizes = (config.num_layers, config.num_heads, config.norm_order == "pre")
     activation = getattr(specs.common_spec.Activation, _ACTIVATIONS[config.activation])

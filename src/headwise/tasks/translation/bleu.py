@@ -6,7 +6,7 @@ from headwise.config import Config
 from headwise.data import load_subwords
 from headwise.decoding import SearchSettings
 from headwise.evaluation import bleu
-from headwise.model import Transformer
+from headwise.model import Recurrent, Transformer
 from headwise.tasks.translation.torch_engine import TorchEngine
 from headwise.training.distributed import World
 from headwise.training.task import ValidationData
@@ -46,7 +46,7 @@ class TranslationEvaluator:
     def _bleu(self, model: nn.Module, world: World) -> float:
         score = 0.0
         if world.is_first:
-            assert isinstance(model, Transformer)
+            assert isinstance(model, Transformer | Recurrent)
             was_training = model.training
             found = TorchEngine(model).translate(self._sources, _GREEDY, self._max_extra_tokens)
             model.train(was_training)

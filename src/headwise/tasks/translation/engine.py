@@ -98,6 +98,11 @@ class Scores(Protocol):
 class Aligns(Protocol):
     """Show attention weights."""
 
+    @property
+    def attends(self) -> bool:
+        """Whether the model has attention; without, the methods below cannot be called."""
+        ...
+
     def alignment(self, source: list[int], target: list[int]) -> list[tuple[int, int]]:
         """Return, for each target token, the source token that it attends to most."""
         ...

@@ -52,7 +52,7 @@ def report_contents(
     """
     scores = None
     if values.get("source") is None:
-        pairs, about = _validation_pairs(run)
+        pairs, about = validation_pairs(run, _SAMPLES)
     else:
         sources, references = read_corpus(values["source"], values["references"])
         refuse_nul(sources, values["source"])
@@ -73,7 +73,7 @@ def report_contents(
         run,
         scores=scores,
         samples=samples,
-        sentences=_sentences_to_trace(translations),
+        sentences=_sentences_to_trace(translations) if translator.can_align else [],
         about_samples=about,
     )
 
@@ -153,7 +153,7 @@ def _cells(sample: Sample, data: DataConfig) -> tuple[Cell, ...]:
     )
 
 
-def _validation_pairs(run: RunDirectory) -> tuple[list[_Pair], str]:
+def validation_pairs(run: RunDirectory, count: int) -> tuple[list[_Pair], str]:
     """Return some pairs of the run's validation text, and a sentence about them."""
     source, target = run.subwords()
     shards = own_shards(run, "valid")
@@ -165,7 +165,7 @@ def _validation_pairs(run: RunDirectory) -> tuple[list[_Pair], str]:
     if not len(shards):
         return [], "No examples: the run has no validation text."
     pairs: list[_Pair] = []
-    for n in _spread(range(len(shards)), _SAMPLES):
+    for n in _spread(range(len(shards)), count):
         source_ids = shards.checked_sequence("source", n, len(source))
         target_ids = shards.checked_sequence("target", n, len(target))
         if max(len(source_ids), len(target_ids)) <= _LONGEST_SAMPLE:

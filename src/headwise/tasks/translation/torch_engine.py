@@ -1,7 +1,7 @@
 """Translate with our own model, in batches of sentences of similar length."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,7 +16,8 @@ from headwise.decoding import (
     beam_search,
     sample,
 )
-from headwise.model import Trace, Transformer
+from headwise.decoding.settings import Step
+from headwise.model import Recurrent, Seq2Seq, Trace
 from headwise.tasks.length_batches import length_batches
 
 R = TypeVar("R")
@@ -31,9 +32,9 @@ _JOIN_STEPS = 2
 
 
 class TorchEngine:
-    """Translate ids with a Transformer. Calls share no state but the model."""
+    """Translate ids with our own model. Calls share no state but the model."""
 
-    def __init__(self, model: Transformer, *, batch_size: int | None = None) -> None:
+    def __init__(self, model: Seq2Seq, *, batch_size: int | None = None) -> None:
         """Search `batch_size` sentences at a time; with 1, results depend on no other sentence."""
         self.model = model.eval()
         self._batch_size = batch_size
@@ -42,6 +43,16 @@ class TorchEngine:
     def is_free(self) -> bool:
         """Always true: the caller of a search computes its steps."""
         return True
+
+    @property
+    def attends(self) -> bool:
+        """Whether the model has attention: all but one kind of recurrent model."""
+        return not (isinstance(self.model, Recurrent) and self.model.attention is None)
+
+    @property
+    def step(self) -> Step[Any]:
+        """The model's; it takes and returns its own kind of state."""
+        return self.model.step
 
     def translate(
         self,
@@ -60,7 +71,7 @@ class TorchEngine:
             limits = self.limits([sources[number] for number in numbers], max_extra_tokens)
             begun = None if prefixes is None else [prefixes[number] for number in numbers]
             return beam_search(
-                self.model.step,
+                self.step,
                 self.model.start(src),
                 self.first_ids(limits),
                 limits,
@@ -99,7 +110,7 @@ class TorchEngine:
             rows = torch.arange(len(numbers), device=src.device).repeat_interleave(count)
             limits = self.limits([sources[number] for number in numbers], max_extra_tokens)
             found = sample(
-                self.model.step,
+                self.step,
                 self.model.start(src).select(rows),
                 self.first_ids(limits[rows]),
                 limits[rows],
@@ -148,6 +159,7 @@ class TorchEngine:
         """
         if not source or not target:
             return []
+        # A recurrent model has one attention, whatever the layer.
         layer = max(0, self.model.config.num_layers - 2)
         with torch.inference_mode():
             src = self.padded([source])
@@ -211,7 +223,7 @@ class TorchSearch:
     ) -> None:
         self._engine, self._beam = engine, settings.beam
         self._max_extra_tokens = max_extra_tokens
-        self._beams = BeamSearch(engine.model.step, settings, engine.model.vocab)
+        self._beams = BeamSearch(engine.step, settings, engine.model.vocab)
         self._steps = 0  # Since sentences were last added.
 
     def __len__(self) -> int:

@@ -6,8 +6,7 @@ from pathlib import Path
 from headwise.config import Config, Vocab
 from headwise.data import Subwords
 from headwise.errors import CheckpointError, HeadwiseError
-from headwise.model import Transformer
-from headwise.model.build import build_model
+from headwise.model import Seq2Seq, build_model
 from headwise.runs.directory import RunDirectory
 from headwise.runs.model import load_trained
 from headwise.tasks.table import require_task
@@ -17,7 +16,7 @@ from headwise.tasks.table import require_task
 class TrainedModel:
     """A model with its weights, ready to be used, and the subwords it knows."""
 
-    model: Transformer
+    model: Seq2Seq
     config: Config
     source: Subwords
     target: Subwords

@@ -10,7 +10,7 @@ from headwise.config import STRONGEST_PENALTY, WIDEST_BEAM, Config
 from headwise.data import Subwords
 from headwise.decoding import Hypothesis, SamplingSettings, SearchSettings
 from headwise.errors import RequestError
-from headwise.model import Transformer
+from headwise.model import Seq2Seq
 from headwise.recipes import search_as
 from headwise.runs.device import choose_device
 from headwise.runs.directory import RunDirectory
@@ -314,7 +314,7 @@ class Translator:
         return len(self._target.encode(text)) + 1
 
     @property
-    def model(self) -> Transformer:
+    def model(self) -> Seq2Seq:
         """The torch model, to be sent to another process."""
         if not isinstance(self._engine, TorchEngine):
             raise RequestError("another process needs the torch engine")
@@ -327,8 +327,8 @@ class Translator:
 
     @property
     def can_align(self) -> bool:
-        """Whether the engine shows its attention."""
-        return isinstance(self._engine, Aligns)
+        """Whether the model has attention, and the engine shows it."""
+        return isinstance(self._engine, Aligns) and self._engine.attends
 
     def _scoring(self) -> Scores:
         if not isinstance(self._engine, Scores):
@@ -338,6 +338,8 @@ class Translator:
     def _attending(self, what: str) -> Aligns:
         if not isinstance(self._engine, Aligns):
             raise RequestError(f"{what} needs the torch engine")
+        if not self._engine.attends:
+            raise RequestError(f"{what}: the model has none (model.attention = 'none')")
         return self._engine
 
     def _prefix_ids(self, cut: CutTexts, prefixes: Sequence[str]) -> list[list[int]]:
