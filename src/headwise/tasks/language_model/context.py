@@ -102,7 +102,7 @@ class ContextModel:
             state = self._with_half_windows(state)
             lengths = state.lengths
         if min(lengths) == max(lengths):
-            state.windows[:, lengths[0]] = ids
+            state.windows.select(1, lengths[0]).copy_(ids)
         else:
             columns = torch.tensor(lengths, device=ids.device)[:, None]
             state.windows.scatter_(1, columns, ids[:, None])
