@@ -47,6 +47,7 @@ VERBS = [
     "plot",
     "prepare",
     "report",
+    "reproduce",
     "score",
     "score-trees",
     "serve",

@@ -25,6 +25,7 @@ from headwise.cli.parse import parse
 from headwise.cli.plot import plot
 from headwise.cli.prepare import prepare
 from headwise.cli.report import report
+from headwise.cli.reproduce import reproduce
 from headwise.cli.score import score
 from headwise.cli.score_trees import score_trees
 from headwise.cli.serve import serve
@@ -62,6 +63,7 @@ Examples:
   headwise evaluate runs/ende --src test.en --ref test.de
                                     BLEU, chrF and perplexity of a run
   headwise report runs/ende         a run's scores, samples and curves on one page
+  headwise reproduce table1         the paper's Table 1, measured here
   headwise score output.de test.de --language de
                                     BLEU and chrF of translations in a file
   headwise score-trees gold.txt parsed.txt
@@ -103,6 +105,7 @@ app.add_command(parse)
 app.add_command(plot)
 app.add_command(prepare)
 app.add_command(report)
+app.add_command(reproduce)
 app.add_command(score)
 app.add_command(score_trees)
 app.add_command(serve)

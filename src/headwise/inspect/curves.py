@@ -15,7 +15,8 @@ from headwise.runs.metrics import read_metrics
 from headwise.visible import visible
 
 Horizontal = Literal["steps", "minutes"]
-Part = Literal["train", "valid"]
+Part = Literal["train", "valid", "all"]
+"""What a curve shows of a run; "all" where there are no parts."""
 Metrics = Sequence[Mapping[str, Any]]
 """The lines of one metrics.jsonl."""
 
@@ -68,7 +69,8 @@ class Chart:
     """One short word, for ids."""
     title: str
     unit: str
-    by: Horizontal
+    by: str
+    """What the horizontal axis shows."""
     x: Axis
     y: Axis
     curves: tuple[Curve, ...]

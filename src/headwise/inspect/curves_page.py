@@ -118,7 +118,7 @@ aria-labelledby="{title} {description}">
 def legend(curves: Curves) -> str:
     """Return the names of the runs beside their colours and markers, as a list."""
     items = "\n".join(
-        f"<li>{_swatch(position)} <span>{escape(run.label)}</span></li>"
+        f"<li>{swatch(position)} <span>{escape(run.label)}</span></li>"
         for position, run in enumerate(curves.runs)
     )
     return f'<ul class="legend" aria-label="Runs">\n{items}\n</ul>'
@@ -197,7 +197,8 @@ def _marker(run: int, x: float, y: float) -> str:
     return "M" + "L".join(f"{x + r * dx:.1f} {y + r * dy:.1f}" for dx, dy in corners) + "z"
 
 
-def _swatch(run: int) -> str:
+def swatch(run: int) -> str:
+    """Return the colour and marker of a line, for a legend."""
     return (
         f'<svg class="swatch" viewBox="0 0 34 14" aria-hidden="true"><g class="curve '
         f'{_colour(run)}"><path d="M2 7H32"/><path class="marks" d="{_marker(run, 17, 7)}"/></g>'
@@ -206,7 +207,8 @@ def _swatch(run: int) -> str:
 
 
 def _name(curve: Curve) -> str:
-    return f"{curve.label}, {'training' if curve.part == 'train' else 'validation'}"
+    names = {"train": ", training", "valid": ", validation", "all": ""}
+    return f"{curve.label}{names[curve.part]}"
 
 
 def explanation(chart: Chart) -> str:
@@ -266,7 +268,7 @@ def _row(position: int, run: Summary) -> str:
         _MISSING if run.best_step is None else f"{run.best_step:,}",
         _written(run.speed, 0),
     )
-    name = f'<th scope="row">{_swatch(position)} {escape(run.label)}</th>'
+    name = f'<th scope="row">{swatch(position)} {escape(run.label)}</th>'
     return f"<tr>{name}{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
 

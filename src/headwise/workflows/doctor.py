@@ -97,7 +97,7 @@ def diagnose(
         environment=describe(place, 1),
         available_mib=available_mib(place),
         free_disk_mib=shutil.disk_usage(".").free / 2**20,
-        gflops=_gemm_rate(place),
+        gflops=gemm_rate(place),
         extras={
             extra: importlib.util.find_spec(module) is not None for extra, module in _EXTRAS.items()
         },
@@ -117,7 +117,8 @@ def diagnose(
     )
 
 
-def _gemm_rate(device: torch.device) -> float:
+def gemm_rate(device: torch.device) -> float:
+    """Return the rate of a large product, in GFLOP/s."""
     a = torch.randn(_GEMM_SIZE, _GEMM_SIZE, device=device)
     best = float("inf")
     for _ in range(8):
