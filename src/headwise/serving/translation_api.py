@@ -17,7 +17,7 @@ from headwise.serving.limits import RefusedError
 from headwise.serving.service import Service
 from headwise.tasks.translation.translator import Candidate, Translation
 
-_NO_ATTENTION = "attention and alignment need the torch engine and a model that has attention"
+_NEEDED = "needs the torch engine, and a model that has attention"
 
 
 def _check_texts(given: object) -> object:
@@ -235,7 +235,7 @@ async def _attention(service: Service, asked: AttentionRequest, request: Request
     model = service.models.find(asked.model, asked.source, asked.target)
     request.state.facts.update(model=model.name, characters=len(asked.q))
     if not model.translator.can_align:
-        raise RefusedError(400, _NO_ATTENTION)
+        raise RefusedError(400, f"attention {_NEEDED}")
     client = request.state.client
     (translated,) = await translation.translate(service, model, [asked.q], client)
     records, left_out = await translation.attention(service, model, translated, client)
@@ -249,7 +249,7 @@ async def _translate(service: Service, asked: TranslateRequest, request: Request
     texts = asked.q if isinstance(asked.q, list) else [asked.q]
     request.state.facts.update(model=model.name, characters=sum(map(len, texts)))
     if asked.alignment and not model.translator.can_align:
-        raise RefusedError(400, _NO_ATTENTION)
+        raise RefusedError(400, f"alignment {_NEEDED}")
     client = request.state.client
     translations = await translation.translate(
         service,

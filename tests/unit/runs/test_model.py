@@ -29,7 +29,7 @@ def set_to(run: RunDirectory, key: str, before: object, after: object) -> None:
 def test_a_config_of_another_size_is_refused_before_a_model_is_made(
     run: RunDirectory, monkeypatch: pytest.MonkeyPatch, key: str, before: int, after: int
 ) -> None:
-    monkeypatch.setattr(trained, "Transformer", lambda *_: pytest.fail("a model was made"))
+    monkeypatch.setattr(trained, "build_model", lambda *_: pytest.fail("a model was made"))
     set_to(run, key, before, after)
     with pytest.raises(
         CheckpointError, match=r"has [\d,]+ parameters, and .*config\.toml .* describes"
