@@ -1,7 +1,8 @@
 """`headwise reproduce`: the paper's tables, measured here."""
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -10,6 +11,8 @@ from headwise.cli.watch import watch
 
 if TYPE_CHECKING:
     from headwise.inspect.table_page import Grid
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 EPILOG = """\b
 Examples:
@@ -46,6 +49,18 @@ Examples:
 
 Without --text, the sentences are those of the run's validation text.
 """
+
+
+def _out_option(files: str) -> Callable[[F], F]:
+    """Return the option that says where the files of a verb go."""
+    return click.option(
+        "--out",
+        metavar="FOLDER",
+        type=click.Path(path_type=Path, file_okay=False),
+        default=Path("reproduce"),
+        show_default=True,
+        help=f"Where {files} are written.",
+    )
 
 
 def _sizes(context: click.Context, option: click.Parameter, value: str) -> tuple[int, ...]:
@@ -98,14 +113,7 @@ def reproduce() -> None:
     show_default=True,
     help="How often each time is measured, at least; the best counts.",
 )
-@click.option(
-    "--out",
-    metavar="FOLDER",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("reproduce"),
-    show_default=True,
-    help="Where table1.html and table1.json are written.",
-)
+@_out_option("table1.html and table1.json")
 def table1(
     lengths: tuple[int, ...],
     widths: tuple[int, ...],
@@ -113,7 +121,7 @@ def table1(
     rounds: int,
     out: Path,
 ) -> None:
-    """Measure Table 1: work, sequential operations and longest path of each kind of layer."""
+    """Measure Table 1: the work and the longest path of each kind of layer."""
     from headwise.files import replace_file
     from headwise.workflows.reproduce.table1 import reproduce_table1
     from headwise.workflows.reproduce.table1_view import table1_grids, table1_page
@@ -138,14 +146,7 @@ def table1(
 
 @reproduce.command(epilog=TABLE2_EPILOG)
 @click.argument("names", metavar="[RECIPE|RUN]...", nargs=-1)
-@click.option(
-    "--out",
-    metavar="FOLDER",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("reproduce"),
-    show_default=True,
-    help="Where table2.html and table2.json are written.",
-)
+@_out_option("table2.html and table2.json")
 def table2(names: tuple[str, ...], out: Path) -> None:
     """Compute Table 2: what trainings cost in operations, beside the paper's figures."""
     from headwise.files import replace_file
@@ -181,14 +182,7 @@ def table2(names: tuple[str, ...], out: Path) -> None:
     multiple=True,
     help="Also write each figure as such a file; needs matplotlib.",
 )
-@click.option(
-    "--out",
-    metavar="FOLDER",
-    type=click.Path(path_type=Path, file_okay=False),
-    default=Path("reproduce"),
-    show_default=True,
-    help="Where figures.html and figures.json are written.",
-)
+@_out_option("figures.html and figures.json")
 def figures(
     run: Path,
     text: Path | None,

@@ -48,6 +48,18 @@ class Vocab:
         return cls(source_size=size, target_size=size)
 
 
+Tying = Literal["three-way", "two-way", "untied"]
+
+
+def embedding_rows(tying: Tying, vocab: Vocab) -> int:
+    """Count the rows of the embeddings and the output of a model with an encoder."""
+    return {
+        "three-way": vocab.target_size,
+        "two-way": vocab.source_size + vocab.target_size,
+        "untied": vocab.source_size + 2 * vocab.target_size,
+    }[tying]
+
+
 Assembly = Literal["seq2seq", "decoder"]
 """What a model is built of: encoder and decoder, or a decoder alone (a language model)."""
 
@@ -156,11 +168,7 @@ class ModelConfig:
             rows = (2 if self.tying == "untied" else 1) * vocab.target_size
         else:
             stacks, layers = 2, layer + (layer + attention + norm)  # Encoder, then decoder.
-            rows = {
-                "three-way": vocab.target_size,
-                "two-way": vocab.source_size + vocab.target_size,
-                "untied": vocab.source_size + 2 * vocab.target_size,
-            }[self.tying]
+            rows = embedding_rows(self.tying, vocab)
         final_norms = stacks * norm if self.norm_order == "pre" else 0
         positions = stacks * self.max_positions * d if self.positions == "learned" else 0
         return self.num_layers * layers + final_norms + positions + rows * d

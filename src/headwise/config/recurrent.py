@@ -10,7 +10,7 @@ from headwise.checks import (
     require_at_most,
     require_share,
 )
-from headwise.config.model import Assembly, Vocab
+from headwise.config.model import Assembly, Vocab, embedding_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,12 +78,7 @@ class RecurrentConfig:
             layers += _recurrent_parameters(gates, 2 * d, d) - layer  # It reads the source, too.
             layers += (d + 1) * d + d * d + d  # The query, the keys, and their score.
             layers += (2 * d + 1) * d  # Output and context, joined.
-        rows = {
-            "three-way": vocab.target_size,
-            "two-way": vocab.source_size + vocab.target_size,
-            "untied": vocab.source_size + 2 * vocab.target_size,
-        }[self.tying]
-        return layers + rows * d
+        return layers + embedding_rows(self.tying, vocab) * d
 
 
 def _recurrent_parameters(gates: int, inputs: int, outputs: int) -> int:

@@ -8,9 +8,20 @@ import math
 import torch
 from torch import Tensor, nn
 
-from headwise.config import ModelConfig
+from headwise.config import ModelConfig, Vocab
+from headwise.errors import ConfigError
 from headwise.model.dropout import dropout
 from headwise.model.positions import LearnedPositions, SinusoidalPositions
+
+
+def check_tying(tying: str, vocab: Vocab) -> None:
+    """Raise ConfigError if one matrix is asked for two vocabularies."""
+    if tying == "three-way" and vocab.source_size != vocab.target_size:
+        raise ConfigError(
+            f"model.tying = 'three-way' needs one vocabulary, but the source has "
+            f"{vocab.source_size} entries and the target {vocab.target_size}: "
+            "learn a joint vocabulary or choose 'two-way'"
+        )
 
 
 def make_positions(config: ModelConfig) -> nn.Module:

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from headwise.config import RecurrentConfig, Vocab
-from headwise.errors import ConfigError
 from headwise.model.dropout import dropout
+from headwise.model.embeddings import check_tying
 from headwise.model.linear import Linear, few_rows_linear
 from headwise.model.trace import Trace
 
@@ -123,12 +123,7 @@ class Recurrent(nn.Module):
     def __init__(self, config: RecurrentConfig, vocab: Vocab) -> None:
         super().__init__()
         self.config, self.vocab = config, vocab
-        if config.tying == "three-way" and vocab.source_size != vocab.target_size:
-            raise ConfigError(
-                f"model.tying = 'three-way' needs one vocabulary, but the source has "
-                f"{vocab.source_size} entries and the target {vocab.target_size}: "
-                "learn a joint vocabulary or choose 'two-way'"
-            )
+        check_tying(config.tying, vocab)
         d_model, attends = config.d_model, config.attention == "additive"
         kind = nn.LSTM if config.cell == "lstm" else nn.GRU
         self.source_embedding = nn.Embedding(vocab.source_size, d_model)

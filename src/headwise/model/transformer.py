@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.config import ModelConfig, Vocab
-from headwise.errors import ConfigError
-from headwise.model.embeddings import embed, make_positions, read_at
+from headwise.model.embeddings import check_tying, embed, make_positions, read_at
 from headwise.model.initialise import initialise
 from headwise.model.layers import Stack
 from headwise.model.linear import few_rows_linear
@@ -32,12 +31,7 @@ class Transformer(nn.Module):
         self.config, self.vocab = config, vocab
         self._window = config.window or None
         d_model = config.d_model
-        if config.tying == "three-way" and vocab.source_size != vocab.target_size:
-            raise ConfigError(
-                f"model.tying = 'three-way' needs one vocabulary, but the source has "
-                f"{vocab.source_size} entries and the target {vocab.target_size}: "
-                "learn a joint vocabulary or choose 'two-way'"
-            )
+        check_tying(config.tying, vocab)
         self.source_embedding = nn.Embedding(vocab.source_size, d_model)
         self.target_embedding = nn.Embedding(vocab.target_size, d_model)
         self.output = nn.Linear(d_model, vocab.target_size, bias=False)

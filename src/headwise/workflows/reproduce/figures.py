@@ -16,6 +16,7 @@ from headwise.inspect.document import STYLE, render_document
 from headwise.inspect.explorer_files import explorer_script, explorer_style
 from headwise.inspect.table_page import GRID_STYLE, Grid, grid_html
 from headwise.tasks.translation.translator import Translator
+from headwise.training.task import Progress
 from headwise.workflows.reproduce.heads import (
     FAR,
     PRONOUNS,
@@ -24,7 +25,6 @@ from headwise.workflows.reproduce.heads import (
     Sentence,
     rank_heads,
 )
-from headwise.workflows.reproduce.table1 import Progress
 
 _SHOWN = 5
 """Heads of each kind in the table."""

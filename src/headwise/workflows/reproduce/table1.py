@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -13,6 +13,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 from headwise.runs.environment import describe
+from headwise.training.task import Progress
 from headwise.workflows.reproduce.layers import KINDS, LayerKind
 from headwise.workflows.reproduce.store import CellStore
 
@@ -23,8 +24,6 @@ _LEAST_SECONDS = 0.2
 """How long a cell is measured at least, to average out what else the machine does."""
 
 _PATH_WIDTH = 8
-
-Progress = Callable[[str, int, int | None], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +48,7 @@ class Row:
     """By "n x d"."""
     flops: dict[str, int]
     sequential_operations: int
-    """For the longest path measured."""
+    """By the formula of the layer, for the longest of the path lengths."""
     paths: dict[int, int]
     """By n: layers, or steps of the recurrence, until the first position influences the last."""
     expected_paths: dict[int, int]
@@ -61,10 +60,6 @@ class Table1:
 
     conditions: dict[str, Any]
     rows: tuple[Row, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
-        return asdict(self)
 
 
 def reproduce_table1(

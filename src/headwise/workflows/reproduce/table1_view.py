@@ -7,7 +7,8 @@ from headwise.workflows.reproduce.table1 import Row, Table1
 
 _LEAD = (
     "§4 of the paper compares layers by their work, by how much of it must be done in order, and "
-    "by the longest way that a signal travels. Each was measured here, its mixing product alone."
+    "by the longest way that a signal travels. Work and paths were measured here, for the mixing "
+    "product alone."
 )
 
 
@@ -40,7 +41,7 @@ def table1_grids(table: Table1) -> list[Grid]:
             columns=(
                 "layer",
                 "sequential, paper",
-                f"measured, n = {lengths[-1]}",
+                f"by its formula, n = {lengths[-1]}",
                 "path, paper",
                 *(f"n = {length}" for length in lengths),
                 "as its formula",

@@ -17,10 +17,10 @@ from headwise.runs.directory import RunDirectory
 from headwise.runs.environment import cpu_name
 from headwise.runs.metrics import read_metrics
 from headwise.tasks.table import load_task
+from headwise.training.task import Progress
 from headwise.workflows.doctor import gemm_rate
 from headwise.workflows.reproduce.flops import count_training_flops, pair_flops
 from headwise.workflows.reproduce.store import CellStore
-from headwise.workflows.reproduce.table1 import Progress
 
 _PROBE_TOKENS = 256
 """Of the batch whose operations are counted: they grow in proportion."""
@@ -88,10 +88,6 @@ class Table2:
 
     conditions: dict[str, Any]
     costs: tuple[Cost, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON values."""
-        return asdict(self)
 
 
 def reproduce_table2(
