@@ -18,6 +18,8 @@ EPILOG = """\b
 Examples:
   headwise reproduce table1        what a layer of each kind costs (a few minutes)
   headwise reproduce table2        what a training costs, by recipe or run
+  headwise reproduce table3 --src train.en --tgt train.de --rows A,E
+                                   variations on the Transformer, trained
   headwise reproduce figures runs/ende
                                    heads like those of Figures 3 to 5
 
@@ -51,7 +53,7 @@ Without --text, the sentences are those of the run's validation text.
 """
 
 
-def _out_option(files: str) -> Callable[[F], F]:
+def out_option(files: str) -> Callable[[F], F]:
     """Return the option that says where the files of a verb go."""
     return click.option(
         "--out",
@@ -113,7 +115,7 @@ def reproduce() -> None:
     show_default=True,
     help="How often each time is measured, at least; the best counts.",
 )
-@_out_option("table1.html and table1.json")
+@out_option("table1.html and table1.json")
 def table1(
     lengths: tuple[int, ...],
     widths: tuple[int, ...],
@@ -146,7 +148,7 @@ def table1(
 
 @reproduce.command(epilog=TABLE2_EPILOG)
 @click.argument("names", metavar="[RECIPE|RUN]...", nargs=-1)
-@_out_option("table2.html and table2.json")
+@out_option("table2.html and table2.json")
 def table2(names: tuple[str, ...], out: Path) -> None:
     """Compute Table 2: what trainings cost in operations, beside the paper's figures."""
     from headwise.files import replace_file
@@ -182,7 +184,7 @@ def table2(names: tuple[str, ...], out: Path) -> None:
     multiple=True,
     help="Also write each figure as such a file; needs matplotlib.",
 )
-@_out_option("figures.html and figures.json")
+@out_option("figures.html and figures.json")
 def figures(
     run: Path,
     text: Path | None,

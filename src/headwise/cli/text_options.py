@@ -51,6 +51,13 @@ def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
+def translation_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a verb the options that name pairs of sentences."""
+    for option in reversed(task_inputs("translation").options):
+        command = _option(option)(command)
+    return command
+
+
 def evaluation_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a verb the options that name the files every task is evaluated on."""
     by_name = {o.name: o for task in TASKS for o in task_inputs(task).evaluation_options}

@@ -104,7 +104,8 @@ class LiveWatch:
             self._what = what
             self._bar.reset(self._task)
         self._bar.update(self._task, description=visible(what), completed=done, total=of)
-        self._live.update(Group(self._bar, Text(figures or f"{done:,} pairs", style="dim")))
+        count = f"{done:,}" if of is None else f"{done:,} of {of:,}"
+        self._live.update(Group(self._bar, Text(figures or count, style="dim")))
 
     def say(self, line: str, is_warning: bool = False) -> None:
         """Print a line above the bar."""

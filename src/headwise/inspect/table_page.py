@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from headwise.inspect.axes import log_axis
+from headwise.inspect.axes import linear_axis, log_axis
 from headwise.inspect.curves import Chart, Curve
 from headwise.inspect.curves_page import CHART_STYLE, chart_svg, swatch
 from headwise.inspect.document import STYLE, render_document
@@ -36,13 +36,15 @@ class Grid:
 
 @dataclass(frozen=True, kw_only=True)
 class Plot:
-    """Several lines over logarithmic axes, named in the order of their colours."""
+    """Several lines, named in the order of their colours."""
 
     name: str
     title: str
     unit: str
     by: str
     lines: Mapping[str, Sequence[tuple[float, float]]]
+    is_log: bool = True
+    """Whether both axes are logarithmic."""
 
 
 def render_table_page(
@@ -102,13 +104,14 @@ def grid_html(grid: Grid) -> str:
 
 def _chart(plot: Plot) -> Chart:
     points = [point for line in plot.lines.values() for point in line]
+    axis = log_axis if plot.is_log else linear_axis
     return Chart(
         name=plot.name,
         title=plot.title,
         unit=plot.unit,
         by=plot.by,
-        x=log_axis(min(x for x, _ in points), max(x for x, _ in points)),
-        y=log_axis(min(y for _, y in points), max(y for _, y in points)),
+        x=axis(min(x for x, _ in points), max(x for x, _ in points)),
+        y=axis(min(y for _, y in points), max(y for _, y in points)),
         curves=tuple(
             Curve(
                 run=number,
