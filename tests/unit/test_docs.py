@@ -32,7 +32,7 @@ TRAINING = (ROOT / "docs" / "training.md").read_text("utf-8")
 PARSING = (ROOT / "docs" / "parsing.md").read_text("utf-8")
 LANGUAGE_MODEL = (ROOT / "docs" / "language-model.md").read_text("utf-8")
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
-ROWS = [row for row in PAPER.splitlines() if row.startswith(("| §", "| Table"))]
+ROWS = [row for row in PAPER.splitlines() if row.startswith(("| §", "| Table", "| Figure"))]
 
 
 def names(cell: str) -> list[str]:

@@ -26,7 +26,7 @@ from headwise.cli.plot import plot
 from headwise.cli.prepare import prepare
 from headwise.cli.report import report
 from headwise.cli.reproduce import reproduce
-from headwise.cli.reproduce_trainings import table3
+from headwise.cli.reproduce_trainings import baseline, table3
 from headwise.cli.score import score
 from headwise.cli.score_trees import score_trees
 from headwise.cli.serve import serve
@@ -107,6 +107,7 @@ app.add_command(plot)
 app.add_command(prepare)
 app.add_command(report)
 app.add_command(reproduce)
+reproduce.add_command(baseline)
 reproduce.add_command(table3)
 app.add_command(score)
 app.add_command(score_trees)

@@ -20,6 +20,8 @@ Examples:
   headwise reproduce table2        what a training costs, by recipe or run
   headwise reproduce table3 --src train.en --tgt train.de --rows A,E
                                    variations on the Transformer, trained
+  headwise reproduce baseline --src train.en --tgt train.de
+                                   the recurrent models that it replaced
   headwise reproduce figures runs/ende
                                    heads like those of Figures 3 to 5
 

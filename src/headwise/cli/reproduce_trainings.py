@@ -26,6 +26,15 @@ The whole table takes about 25 times as long as base, for each seed. A command t
 was stopped goes on where it was when it is run again.
 """
 
+BASELINE_EPILOG = """\b
+Examples:
+  headwise reproduce baseline --src train.en --tgt train.de
+  headwise reproduce baseline --tsv pairs.tsv --minutes 3 --seeds 2 --jobs 2
+
+Test sentences are held out of the text, and so are its longest sentences. A command
+that was stopped goes on where it was when it is run again.
+"""
+
 _MINUTES = click.FloatRange(min=0, min_open=True)
 
 
@@ -133,6 +142,40 @@ def table3(
             say=watcher.say,
         )
     _publish("table3", out, table3_page(table), table3_grids(table))
+
+
+@click.command(epilog=BASELINE_EPILOG)
+@_training_options(seeds=1)
+@click.option(
+    "--minutes", type=_MINUTES, default=10.0, show_default=True, help="How long to train each."
+)
+@out_option("baseline.html, baseline.json and the runs")
+def baseline(
+    minutes: float,
+    seeds: int,
+    jobs: int,
+    overrides: tuple[str, ...],
+    out: Path,
+    **files: Any,
+) -> None:
+    """Compare the Transformer with recurrent models of equal parameters and minutes."""
+    text, valid = _texts(files)
+    from headwise.workflows.reproduce.baseline import reproduce_baseline
+    from headwise.workflows.reproduce.baseline_view import baseline_grids, baseline_page
+
+    with watch() as watcher:
+        found = reproduce_baseline(
+            text,
+            out,
+            valid=valid,
+            minutes=minutes,
+            seeds=seeds,
+            jobs=jobs,
+            overrides=overrides,
+            on_progress=watcher.progress,
+            say=watcher.say,
+        )
+    _publish("baseline", out, baseline_page(found), baseline_grids(found))
 
 
 def _publish(name: str, out: Path, page: str, grids: "list[Grid]") -> None:

@@ -117,7 +117,7 @@ def _prepare_in(
         processes = num_cores() if counts.pairs > _PAIRS_FOR_ONE_PROCESS else 1
     if subwords is None:
         on_progress("learning subwords", 0, None)
-        subwords = _learn(sample, data)
+        subwords = learn_subwords(sample, data)
     del sample
     source, target = subwords
     save_subwords(directory, source, target)
@@ -177,7 +177,8 @@ def _decoded(
         yield from pairs
 
 
-def _learn(sample: list[tuple[str, str]], data: DataConfig) -> tuple[Subwords, Subwords]:
+def learn_subwords(sample: list[tuple[str, str]], data: DataConfig) -> tuple[Subwords, Subwords]:
+    """Learn the subwords of both sides, which are the same if they share a vocabulary."""
     if data.joint:
         joint = Subwords.learn((side for pair in sample for side in pair), data)
         return joint, joint
