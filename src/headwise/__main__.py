@@ -7,6 +7,9 @@ if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 from headwise.cli import main
+from headwise.garbage import collect_less
+
+collect_less()
 
 if __name__ == "__main__":
     main()

@@ -9,7 +9,17 @@ SOURCE = Path(__file__).parents[2] / "src" / "headwise"
 
 ORDER = [
     {"errors"},
-    {"checks", "durations", "files", "languages", "machine", "seeding", "signals", "visible"},
+    {
+        "checks",
+        "durations",
+        "files",
+        "garbage",
+        "languages",
+        "machine",
+        "seeding",
+        "signals",
+        "visible",
+    },
     {"config"},
     {"recipes"},
     {"paper"},

@@ -14,6 +14,11 @@ from headwise.serving.worker import Command, Event, MessageDecoder, encode_messa
 if TYPE_CHECKING:
     from headwise.serving.workers import WorkerSearch
 
+_PROGRAM = (
+    "from headwise.garbage import collect_less; collect_less(); "
+    "from headwise.serving.worker import main; main()"
+)
+
 
 class Assigned(NamedTuple):
     """A sentence that a worker searches for: its search, its number there, and its tokens."""
@@ -71,7 +76,7 @@ class WorkerProcess:
                     sys.executable,
                     "-P",  # No imports from the server's working directory.
                     "-c",
-                    "from headwise.serving.worker import main; main()",
+                    _PROGRAM,
                     str(theirs.fileno()),
                     str(self._threads),
                 ],
