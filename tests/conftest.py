@@ -1,5 +1,6 @@
 """What several tests share: small models whose sizes are distinct primes where they may be."""
 
+import gc
 import os
 import signal
 import sys
@@ -12,11 +13,15 @@ from hypothesis import settings
 
 from headwise.config import ModelConfig, Vocab
 from headwise.model import Transformer
+from tests.made_once import made_once
 
 # The models here are too small for a second thread to help, and threads that wait for each other by
 # spinning make the tests many times slower on a machine that is busy with something else.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"  # And in the processes that tests start.
+
+# What is imported is never garbage: collections need not look at it.
+gc.freeze()
 
 # How long an example takes is the machine's business.
 settings.register_profile("headwise", deadline=None)
@@ -77,7 +82,7 @@ def trained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Train a run that translates words to themselves, backwards, well enough to say something."""
     from tests.small_runs import train_reversing
 
-    return train_reversing(tmp_path_factory.mktemp("trained"))
+    return made_once(tmp_path_factory, "trained", train_reversing) / "run"
 
 
 @pytest.fixture(scope="session")
@@ -85,7 +90,7 @@ def trained_lm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Train a language model that knows which word follows which."""
     from tests.small_runs import train_book
 
-    return train_book(tmp_path_factory.mktemp("language-model"))
+    return made_once(tmp_path_factory, "language-model", train_book) / "run"
 
 
 @pytest.fixture(scope="session")
@@ -93,7 +98,7 @@ def trained_parser(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Train a parser of trees whose tags and brackets follow from the words."""
     from tests.small_runs import train_parser
 
-    return train_parser(tmp_path_factory.mktemp("parser"))
+    return made_once(tmp_path_factory, "parser", train_parser) / "run"
 
 
 @pytest.fixture

@@ -111,6 +111,11 @@ def _serve(path: str) -> None:
         if arguments[:2] == ["-W", "error"]:
             warnings.simplefilter("error")
             arguments = arguments[2:]
+        if arguments[0] == "-m":
+            sys.argv = arguments[1:]
+            sys.path[0] = os.getcwd()
+            runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+            return
         sys.argv = arguments
         sys.path[0] = str(Path(arguments[0]).parent.absolute())
         runpy.run_path(arguments[0], run_name="__main__")

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,19 +27,33 @@ from tests.small_runs import (
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 ROOT = Path(__file__).parents[2]
 
+RunTwo = Callable[[list[str]], str]
 
-def run_to_the_end(arguments: list[str]) -> str:
-    process = start(arguments, cwd=ROOT)
-    output, errors = process.communicate(timeout=120)
-    assert process.returncode == 0, errors
-    return output
+
+@pytest.fixture
+def run_two(preloaded: Path) -> RunTwo:
+    """Return a function that runs two processes of Python to their end: arguments in, stdout out.
+
+    None of them imports torch again. So signals would not reach them.
+    """
+
+    def call(arguments: list[str]) -> str:
+        python = str(preloaded / "python")
+        command = [python, *TORCHRUN, "--no-python", python, *arguments]
+        result = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+        )
+        assert result.returncode == 0, result.stderr
+        return result.stdout
+
+    return call
 
 
 @pytest.mark.usefixtures("double")
-def test_two_processes_are_one_for_a_language_model_too(tmp_path: Path) -> None:
+def test_two_processes_are_one_for_a_language_model_too(tmp_path: Path, run_two: RunTwo) -> None:
     book = write_book(tmp_path)
     worker = ["-m", "tests.double_worker", str(tmp_path / "two"), str(book.paths[0])]
-    run_to_the_end([*TORCHRUN, *worker])
+    run_two(worker)
     train(small_text_config("train.accumulate=2"), tmp_path / "one", text=book)
     step = "checkpoints/step-00000012"
     two, one = read_weights(tmp_path / "two" / step), read_weights(tmp_path / "one" / step)
@@ -57,12 +72,12 @@ def losses(run: Path) -> list[tuple[str, int, float]]:
 
 
 def test_two_processes_are_one_with_accumulation_2_in_double_precision(
-    text: ParallelFiles, tmp_path: Path, double: None
+    text: ParallelFiles, tmp_path: Path, double: None, run_two: RunTwo
 ) -> None:
     """Dropout on: it is keyed by the batch, whichever process has it."""
     files = [str(text.sources[0]), str(text.targets[0])]
     worker = ["-m", "tests.double_worker", str(tmp_path / "two"), *files]
-    run_to_the_end([*TORCHRUN, *worker])
+    run_two(worker)
     train(small_config("train.accumulate=2"), tmp_path / "one", text=text)
     step = "checkpoints/step-00000012"
     two, one = read_weights(tmp_path / "two" / step), read_weights(tmp_path / "one" / step)
@@ -80,10 +95,10 @@ def children(parent: int) -> list[int]:
 
 
 def test_a_killed_worker_is_started_again_and_nothing_is_lost(
-    text: ParallelFiles, tmp_path: Path
+    text: ParallelFiles, tmp_path: Path, run_two: RunTwo
 ) -> None:
     settings = ("train.max_steps=80", "train.accumulate=2")
-    output = run_to_the_end([*TORCHRUN, *command(tmp_path / "undisturbed", text, *settings)])
+    output = run_two(command(tmp_path / "undisturbed", text, *settings))
     assert output.count("finished at step 80") == 1, "one process speaks"
 
     run = tmp_path / "run"

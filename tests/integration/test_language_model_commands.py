@@ -76,18 +76,15 @@ def test_several_prompts_and_samples_are_a_line_each(trained_lm: Path, headwise:
     assert (code, len(output.splitlines())) == (0, 6)
 
 
-def filtered(run: Path, given: bytes, *options: str) -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run(
-        [sys.executable, "-m", "headwise", "generate", str(run), *options],
-        input=given,
+def test_a_filter_writes_a_line_for_each(trained_lm: Path, preloaded: Path) -> None:
+    options = ["--count", "2", "--max-tokens", "20"]
+    result = subprocess.run(
+        [str(preloaded / "headwise"), "generate", str(trained_lm), *options],
+        input=b"ban\n\nkon dun\n\xff\n",
         capture_output=True,
         timeout=60,
         check=False,
     )
-
-
-def test_a_filter_writes_a_line_for_each(trained_lm: Path) -> None:
-    result = filtered(trained_lm, b"ban\n\nkon dun\n\xff\n", "--count", "2", "--max-tokens", "20")
     assert result.returncode == 2
     lines = result.stdout.decode().splitlines()
     assert [line.count("\t") for line in lines] == [1, 1, 1]

@@ -33,6 +33,7 @@ from headwise.runs.weights import model_weights
 from headwise.tasks.translation.torch_engine import TorchEngine
 from headwise.tasks.translation.trained import load_model
 from headwise.workflows.runs import Inputs, open_or_create
+from tests.conftest import Headwise
 from tests.small_runs import small_config, write_text
 
 SEPARATE = ("data.joint=false", "data.vocab_size=290")
@@ -403,12 +404,12 @@ def test_without_the_library_the_way_to_install_it_is_named(
         CTranslate2Engine.load(export_directory(run, "float32"))
 
 
-def test_the_command_exports_and_prints_the_difference(run: RunDirectory, tmp_path: Path) -> None:
-    def headwise(*arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-W", "error", "-m", "headwise", "export", *arguments]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-
-    result = headwise(str(run.path), "--to", "ctranslate2", "--quantization", "float32")
+def test_the_command_exports_and_prints_the_difference(
+    run: RunDirectory, tmp_path: Path, headwise: Headwise
+) -> None:
+    command = [sys.executable, "-W", "error", "-m", "headwise", "export", str(run.path)]
+    command += ["--to", "ctranslate2", "--quantization", "float32"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (result.returncode, result.stderr) == (0, "")
     first, second, third = result.stdout.splitlines()
     assert first.endswith("step-00000001 as float32: " + str(export_directory(run, "float32")))
@@ -421,10 +422,10 @@ def test_the_command_exports_and_prints_the_difference(run: RunDirectory, tmp_pa
         ([str(run.path), "--to", "onnx"], "'onnx' is not 'ctranslate2'"),
         ([str(run.path), "--to", "ctranslate2", "--checkpoint", "7"], "has no checkpoint of step"),
     ):
-        refused = headwise(*arguments)
-        assert (refused.returncode, refused.stdout) == (2, "")
-        assert complaint in refused.stderr
-        assert refused.stderr.count("\n") == 1
+        code, output, errors = headwise("export", *arguments)
+        assert (code, output) == (2, "")
+        assert complaint in errors
+        assert errors.count("\n") == 1
 
 
 def test_an_export_takes_the_runs_lock(make: MakeRun) -> None:
