@@ -11,8 +11,8 @@ from headwise.model.cache import KeyValueCache
 from headwise.model.embeddings import embed, make_positions
 from headwise.model.initialise import initialise
 from headwise.model.layers import Stack
-from headwise.model.linear import few_rows_linear
 from headwise.model.masks import Allowed
+from headwise.model.output_step import OutputStep
 from headwise.model.state import State
 from headwise.model.stepping import layer_steps
 from headwise.model.trace import Trace
@@ -101,7 +101,8 @@ class LanguageModel(nn.Module):
         x, state = state.step(x.flatten(0, 1), state.layers or layer_steps(self.decoder))  # [R, D]
         if self.decoder.final_norm is not None:
             x = self.decoder.final_norm(x)
-        return few_rows_linear(x, self.output.weight, None), state  # [R, V]
+        state.output = state.output or OutputStep(self.output.weight)
+        return state.output(x), state  # [R, V]
 
     def _embed(self, ids: Tensor) -> Tensor:
         return embed(ids, self.embedding, self.positions(0, ids.shape[1]), self.config)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from headwise.model.cache import KeyValueCache
 from headwise.model.layers import Memory
 from headwise.model.masks import Allowed
+from headwise.model.output_step import OutputStep
 from headwise.model.stepping import LayerStep
 
 
@@ -46,6 +47,8 @@ class State:
     """How many positions a row attends to, its own among them; None: all."""
     layers: list[LayerStep] | None = None
     """The decoder's layers; None before the first step."""
+    output: OutputStep | None = None
+    """The output projection; None before the first step."""
 
     @classmethod
     def of_memories(
@@ -97,6 +100,7 @@ class State:
             visible=visible,
             window=self.window,
             layers=self.layers,
+            output=self.output,
         )._with_current_length()
 
     def reset(self, sources: Tensor) -> "State":

@@ -10,8 +10,8 @@ from headwise.config import ModelConfig, Vocab
 from headwise.model.embeddings import check_tying, embed, make_positions, read_at
 from headwise.model.initialise import initialise
 from headwise.model.layers import Stack
-from headwise.model.linear import few_rows_linear
 from headwise.model.masks import Allowed, real_keys
+from headwise.model.output_step import OutputStep
 from headwise.model.state import State
 from headwise.model.stepping import layer_steps
 from headwise.model.trace import StackTrace, Trace
@@ -141,7 +141,8 @@ class Transformer(nn.Module):
         x, state = state.step(x.flatten(0, 1), layers)  # [R, D]
         if self.decoder.final_norm is not None:
             x = self.decoder.final_norm(x)
-        return few_rows_linear(x, self.output.weight, None), state  # [R, V]
+        state.output = state.output or OutputStep(self.output.weight)
+        return state.output(x), state  # [R, V]
 
     def _embed_target(self, tgt_in: Tensor, memory: Tensor, aligned: Tensor | None) -> Tensor:
         positions = self.target_positions(0, tgt_in.shape[1])
