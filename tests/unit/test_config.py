@@ -41,6 +41,11 @@ def test_head_widths_follow_d_model_unless_given() -> None:
     assert ModelConfig(num_heads=7, d_k=3, d_v=5).num_heads == 7
 
 
+def test_rotary_positions_need_an_even_width_of_heads() -> None:
+    with pytest.raises(ConfigError, match=r"d_k = 7 must be even with model\.positions = 'rotary'"):
+        ModelConfig(positions="rotary", d_k=7)
+
+
 @pytest.mark.parametrize(
     ("key", "value", "complaint"),
     [

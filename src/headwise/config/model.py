@@ -100,8 +100,9 @@ class ModelConfig:
     activation: Literal["relu", "gelu", "gelu_tanh"] = "relu"
     """What stands between the two products of the feed-forward sub-layer (§3.3): ReLU, or as a
     departure from the paper GELU, exact or in its tanh approximation (GPT-2's)."""
-    positions: Literal["sinusoidal", "learned"] = "sinusoidal"
-    """Fixed sinusoids of any length, or a learned vector for each position (Table 3 E)."""
+    positions: Literal["sinusoidal", "learned", "rotary"] = "sinusoidal"
+    """Fixed sinusoids of any length; a learned vector for each position (Table 3 E); or as a
+    departure from the paper rotations of self-attention's queries and keys (Su et al., 2021)."""
     max_positions: int = 1024
     """Longest sequence that learned positions cover; sinusoids have no limit and ignore it."""
     tying: Literal["three-way", "two-way", "untied"] = "three-way"
@@ -133,6 +134,13 @@ class ModelConfig:
                     f"a divisor of model.d_model = {self.d_model}, or set model.d_k and model.d_v",
                 )
                 object.__setattr__(self, key, self.d_model // self.num_heads)
+        if self.positions == "rotary":
+            require(
+                self,
+                "d_k",
+                self.d_k % 2 == 0,
+                "even with model.positions = 'rotary', which turns pairs of components",
+            )
         require_not_negative(self, "window")
         if self.attention == "window":
             require(self, "window", self.window > 0, "above 0 with model.attention = 'window'")

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from headwise.config import ModelConfig, Vocab
 from headwise.model.cache import KeyValueCache
-from headwise.model.embeddings import embed, make_positions
+from headwise.model.embeddings import Placed, embed, make_positions
 from headwise.model.initialise import initialise
 from headwise.model.layers import Stack
 from headwise.model.masks import Allowed
@@ -48,9 +48,11 @@ class LanguageModel(nn.Module):
 
     def hidden(self, ids: Tensor, trace: Trace | None = None) -> Tensor:
         """Return the decoder's output [B, T, D] for ids [B, T]."""
+        x, rotation = self._embed(ids)
         hidden: Tensor = self.decoder(
-            self._embed(ids),
+            x,
             Allowed(causal=True, window=self._window),
+            rotation=rotation,
             trace=None if trace is None else trace.decoder,
         )
         return hidden
@@ -70,10 +72,11 @@ class LanguageModel(nn.Module):
         caches = [KeyValueCache() for _ in layers]
         num_prompts, length = prompts.shape[0], prompts.shape[1] - 1
         if length:
-            x = self._embed(prompts[:, :-1]).flatten(0, 1)  # [B*P, D]
+            embedded, rotation = self._embed(prompts[:, :-1])
+            x = embedded.flatten(0, 1)  # [B*P, D]
             causal = Allowed(causal=True, window=self._window)
             for layer, cache in zip(layers, caches, strict=True):
-                x = layer(x, length, causal, None, cache)
+                x = layer(x, length, causal, None, cache, rotation)
         state = State(
             num_sources=num_prompts,
             caches=caches,
@@ -95,14 +98,18 @@ class LanguageModel(nn.Module):
         one state in two ways, `select` each of its rows twice.
         """
         assert not self.training, "a step has no dropout: call eval() first"
-        positions = state.next_positions(self.positions)  # [B, 1, D], or [1, D] for all
+        # [B, 1, D], or [1, D] for all
+        placed = Placed.of(state.next_positions(self.positions), self.config)
         ids = ids.view(-1, state.rows_per_source)
-        x = embed(ids, self.embedding, positions, self.config)  # [B, W, D]
-        x, state = state.step(x.flatten(0, 1), state.layers or layer_steps(self.decoder))  # [R, D]
+        x = embed(ids, self.embedding, placed.added, self.config)  # [B, W, D]
+        layers = state.layers or layer_steps(self.decoder)
+        x, state = state.step(x.flatten(0, 1), layers, placed.rotation)  # [R, D]
         if self.decoder.final_norm is not None:
             x = self.decoder.final_norm(x)
         state.output = state.output or OutputStep(self.output.weight)
         return state.output(x), state  # [R, V]
 
-    def _embed(self, ids: Tensor) -> Tensor:
-        return embed(ids, self.embedding, self.positions(0, ids.shape[1]), self.config)
+    def _embed(self, ids: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Return the stack's input, and how its self-attention rotates queries and keys."""
+        placed = Placed.of(self.positions(0, ids.shape[1]), self.config)
+        return embed(ids, self.embedding, placed.added, self.config), placed.rotation

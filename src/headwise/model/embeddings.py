@@ -4,6 +4,7 @@ Paper: §3.4, §3.5.
 """
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from headwise.config import ModelConfig, Vocab
 from headwise.errors import ConfigError
 from headwise.model.dropout import dropout
-from headwise.model.positions import LearnedPositions, SinusoidalPositions
+from headwise.model.positions import LearnedPositions, SinusoidalPositions, rotations
 
 
 def check_tying(tying: str, vocab: Vocab) -> None:
@@ -28,27 +29,44 @@ def make_positions(config: ModelConfig) -> nn.Module:
     """Make the positional encodings that the config asks for.
 
     Paper: §3.5 and Table 3 (E).
+    Departs from the paper with "rotary": a table of rotations for queries and keys.
     """
     if config.positions == "learned":
         return LearnedPositions(config.d_model, config.max_positions)
+    if config.positions == "rotary":
+        return SinusoidalPositions(config.d_k, rotations)
     return SinusoidalPositions(config.d_model)
+
+
+class Placed(NamedTuple):
+    """Where positions enter the model: with the embeddings, or in every self-attention."""
+
+    added: Tensor | None
+    rotation: Tensor | None
+
+    @classmethod
+    def of(cls, positions: Tensor, config: ModelConfig) -> "Placed":
+        """Sort out what `make_positions`'s module has returned."""
+        is_rotary = config.positions == "rotary"
+        return cls(None, positions) if is_rotary else cls(positions, None)
 
 
 def embed(
     ids: Tensor,  # [B, T]
     embedding: nn.Embedding,
-    positions: Tensor,
+    positions: Tensor | None,
     config: ModelConfig,
     read: Tensor | None = None,  # [B, T, D]
 ) -> Tensor:  # [B, T, D]
-    """Embed ids, scale by sqrt(d_model), add positions and, in training, drop.
+    """Embed ids, scale by sqrt(d_model), add positions if there are any and, in training, drop.
 
     Paper: §3.4 and §3.5; dropout of the sum: §5.4.
     Departs from the paper with `scale_embeddings = false`: GPT-2 adds embeddings unscaled. And with
     `read`, what each position reads of the encoder's output (`aligned_input`): it is added too.
     """
     scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
-    summed = torch.add(positions, embedding(ids), alpha=scale)
+    x = embedding(ids)
+    summed = x * scale if positions is None else torch.add(positions, x, alpha=scale)
     if read is not None:
         summed = summed + read
     return dropout(summed, config.dropout if embedding.training else 0.0)

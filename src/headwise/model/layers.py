@@ -115,12 +115,13 @@ class Layer(nn.Module):
         x: Tensor,
         allowed: Allowed,
         memory: Memory | None = None,
+        rotation: Tensor | None = None,
         *,
         trace: StackTrace | None = None,
     ) -> Tensor:
         self_trace = None if trace is None else trace.self_attention
         x = self.self_attention_residual(
-            x, lambda y: self.self_attention(y, allowed, trace=self_trace)
+            x, lambda y: self.self_attention(y, allowed, rotation, trace=self_trace)
         )
         cross = self.cross_attention
         if cross is not None and self.cross_attention_residual is not None:
@@ -161,12 +162,13 @@ class Stack(nn.Module):
         x: Tensor,  # [B, T, D]
         allowed: Allowed,
         memories: list[Memory] | None = None,
+        rotation: Tensor | None = None,
         *,
         trace: StackTrace | None = None,
     ) -> Tensor:  # [B, T, D]
         for number, layer in enumerate(self.layers):
             memory = None if memories is None else memories[number]
-            x = layer(x, allowed, memory, trace=trace)
+            x = layer(x, allowed, memory, rotation, trace=trace)
         return x if self.final_norm is None else self.final_norm(x)
 
     def remember(self, memory: Tensor, allowed: Allowed) -> list[Memory]:

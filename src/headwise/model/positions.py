@@ -3,6 +3,8 @@
 Paper: §3.5.
 """
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +27,28 @@ def sinusoids(length: int, d_model: int) -> Tensor:
     return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)  # [T, D]
 
 
+def rotations(length: int, d_k: int) -> Tensor:
+    """Tabulate what `rotate` needs: cosines, then signed sines, of the angles of `sinusoids`.
+
+    Departs from the paper: §3.5 adds positions to the embeddings (Su et al., 2021).
+    """
+    sines, cosines = sinusoids(length, d_k).unflatten(1, (-1, 2)).unbind(2)  # [T, K/2] each
+    return torch.cat((cosines, cosines, -sines, sines), dim=1)  # [T, 2*K]
+
+
+def rotate(x: Tensor, rotation: Tensor) -> Tensor:
+    """Turn each pair of components i and i + K/2 of queries or keys by its position's angle.
+
+    `x` is [B, H, T, K]. `rotation` has the rows of `rotations` for its positions: [T, 2*K], or
+    [B, T, 2*K] where they differ between sequences. The product of a query and a key then depends
+    on the difference of their positions alone.
+    """
+    if rotation.dim() == 3:
+        rotation = rotation[:, None]  # [B, 1, T, 2*K]
+    cosines, sines = rotation.chunk(2, dim=-1)
+    return torch.addcmul(x * cosines, x.roll(x.shape[-1] // 2, -1), sines)
+
+
 class SinusoidalPositions(nn.Module):
     """Look up the fixed encoding of any position; the table grows as needed.
 
@@ -33,18 +57,19 @@ class SinusoidalPositions(nn.Module):
 
     table: Tensor
 
-    def __init__(self, d_model: int) -> None:
+    def __init__(self, width: int, tabulate: Callable[[int, int], Tensor] = sinusoids) -> None:
         super().__init__()
-        table = sinusoids(_FIRST_LENGTH, d_model).to(torch.get_default_dtype())
+        self._width, self._tabulate = width, tabulate
+        table = tabulate(_FIRST_LENGTH, width).to(torch.get_default_dtype())
         self.register_buffer("table", table, persistent=False)
 
     def forward(self, start: int, length: int) -> Tensor:
         """Return the encodings of the positions start .. start+length-1."""
         table = self.table  # Read once: another thread may replace it with one of another length.
         if start + length > table.shape[0]:
-            table = sinusoids(2 * (start + length), table.shape[1]).to(table)
+            table = self._tabulate(2 * (start + length), self._width).to(table)
             self.table = table
-        return table[start : start + length]  # [T, D]
+        return table[start : start + length]  # [T, D], or as wide as what is tabulated
 
 
 class LearnedPositions(nn.Module):

@@ -168,7 +168,9 @@ class State:
         table: Tensor = positions(0, self.length + 1)
         return table.index_select(0, self.lengths)[:, None]
 
-    def step(self, x: Tensor, layers: list[LayerStep]) -> tuple[Tensor, "State"]:
+    def step(
+        self, x: Tensor, layers: list[LayerStep], rotation: Tensor | None = None
+    ) -> tuple[Tensor, "State"]:
         """Take embedded rows [R, D] through the layers; return their output and the next state."""
         columns = self.length if self.visible is None else self.visible.shape[2]
         assert self.caches[0].length == columns, "this State was stepped already"
@@ -180,7 +182,7 @@ class State:
         seen = Allowed(pairs=visible)
         memories: Sequence[Memory | None] = state.memories or (None,) * len(layers)
         for layer, memory, cache in zip(layers, memories, state.caches, strict=True):
-            x = layer(x, width, seen, memory, cache)
+            x = layer(x, width, seen, memory, cache, rotation)
         lengths = None if state.lengths is None else state.lengths + 1
         return x, replace(
             state, length=state.length + 1, lengths=lengths, visible=visible, layers=layers

@@ -17,6 +17,7 @@ from headwise.model.heads import split_heads
 from headwise.model.layers import Layer, Memory, Stack
 from headwise.model.linear import Linear, few_rows_linear
 from headwise.model.masks import Allowed
+from headwise.model.positions import rotate
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,20 @@ class _SelfAttentionStep:
         self._project_in = _Affine.of(module.in_projection)
         self._project_out = _Affine.of(module.out_projection)
 
-    def __call__(self, x: Tensor, num_queries: int, seen: Allowed, cache: KeyValueCache) -> Tensor:
+    def __call__(
+        self,
+        x: Tensor,
+        num_queries: int,
+        seen: Allowed,
+        cache: KeyValueCache,
+        rotation: Tensor | None,
+    ) -> Tensor:
         projected = self._project_in(x)
         q, k, v = split_heads(
             projected.view(-1, num_queries, projected.shape[1]), self._num_heads, self._widths
         )
+        if rotation is not None:
+            q, k = rotate(q, rotation), rotate(k, rotation)
         heads = attention(q, *cache.append(k, v), seen)  # [B, H, W, Kv]
         return self._project_out(heads.transpose(1, 2).reshape(x.shape[0], -1))
 
@@ -86,6 +96,7 @@ class LayerStep:
         seen: Allowed,
         memory: Memory | None,
         cache: KeyValueCache,
+        rotation: Tensor | None = None,
     ) -> Tensor:  # [R, D]
         """Compute `num_queries` adjacent rows of each source, and add them to its cache.
 
@@ -93,7 +104,7 @@ class LayerStep:
         """
         first = self._normalise_first
         norm = self._self_norm
-        x = x + self._attend_to_self(norm(x) if first else x, num_queries, seen, cache)
+        x = x + self._attend_to_self(norm(x) if first else x, num_queries, seen, cache, rotation)
         x = x if first else norm(x)
         if self._attend_to_memory is not None:
             assert memory is not None, "a layer that attends to a memory was given none"

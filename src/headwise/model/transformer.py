@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.config import ModelConfig, Vocab
-from headwise.model.embeddings import check_tying, embed, make_positions, read_at
+from headwise.model.embeddings import Placed, check_tying, embed, make_positions, read_at
 from headwise.model.initialise import initialise
 from headwise.model.layers import Stack
 from headwise.model.masks import Allowed, real_keys
@@ -73,10 +73,12 @@ class Transformer(nn.Module):
         """
         allowed = Allowed(keys=real_keys(src, self.vocab.pad))
         memory = self.encode(src, allowed, trace)
+        x, rotation = self._embed_target(tgt_in, memory, aligned)
         hidden: Tensor = self.decoder(
-            self._embed_target(tgt_in, memory, aligned),
+            x,
             Allowed(causal=True, window=self._window),
             self.decoder.remember(memory, allowed),
+            rotation,
             trace=None if trace is None else trace.decoder,
         )
         return hidden
@@ -91,12 +93,12 @@ class Transformer(nn.Module):
         """
         allowed = Allowed(keys=real_keys(src, self.vocab.pad))
         memory = self.encode(src, allowed)
-        x = self._embed_target(tgt_in, memory, aligned)
+        x, rotation = self._embed_target(tgt_in, memory, aligned)
         trace, causal = StackTrace(), Allowed(causal=True, window=self._window)
         for number, each in enumerate(self.decoder.layers[: layer + 1]):
             is_last = number == layer
             remembered = each.remember(memory, allowed)  # type: ignore[operator]
-            x = each(x, causal, remembered, trace=trace if is_last else None)
+            x = each(x, causal, remembered, rotation, trace=trace if is_last else None)
         (weights,) = trace.cross_attention
         return weights
 
@@ -104,10 +106,11 @@ class Transformer(nn.Module):
         """Return the encoder's output, the memory [B, S, D]; `allowed` says what is padding."""
         if self._window is not None:
             allowed = Allowed(keys=allowed.keys, window=self._window)
-        positions = self.source_positions(0, src.shape[1])
+        placed = Placed.of(self.source_positions(0, src.shape[1]), self.config)
         memory: Tensor = self.encoder(
-            embed(src, self.source_embedding, positions, self.config),
+            embed(src, self.source_embedding, placed.added, self.config),
             allowed,
+            rotation=placed.rotation,
             trace=None if trace is None else trace.encoder,
         )
         return memory
@@ -133,21 +136,26 @@ class Transformer(nn.Module):
         one state in two ways, `select` each of its rows twice.
         """
         assert not self.training, "a step has no dropout: call eval() first"
-        positions = state.next_positions(self.target_positions)  # [B, 1, D], or [1, D] for all
+        # [B, 1, D], or [1, D] for all
+        placed = Placed.of(state.next_positions(self.target_positions), self.config)
         ids = ids.view(-1, state.rows_per_source)
         read = self._read(state.encoded, None if aligned is None else aligned.view_as(ids))
-        x = embed(ids, self.target_embedding, positions, self.config, read)  # [B, W, D]
+        x = embed(ids, self.target_embedding, placed.added, self.config, read)  # [B, W, D]
         layers = state.layers or layer_steps(self.decoder)
-        x, state = state.step(x.flatten(0, 1), layers)  # [R, D]
+        x, state = state.step(x.flatten(0, 1), layers, placed.rotation)  # [R, D]
         if self.decoder.final_norm is not None:
             x = self.decoder.final_norm(x)
         state.output = state.output or OutputStep(self.output.weight)
         return state.output(x), state  # [R, V]
 
-    def _embed_target(self, tgt_in: Tensor, memory: Tensor, aligned: Tensor | None) -> Tensor:
-        positions = self.target_positions(0, tgt_in.shape[1])
+    def _embed_target(
+        self, tgt_in: Tensor, memory: Tensor, aligned: Tensor | None
+    ) -> tuple[Tensor, Tensor | None]:
+        """Return the decoder's input, and how its self-attention rotates queries and keys."""
+        placed = Placed.of(self.target_positions(0, tgt_in.shape[1]), self.config)
         read = self._read(memory, aligned)
-        return embed(tgt_in, self.target_embedding, positions, self.config, read)
+        x = embed(tgt_in, self.target_embedding, placed.added, self.config, read)
+        return x, placed.rotation
 
     def _read(self, memory: Tensor | None, aligned: Tensor | None) -> Tensor | None:
         """Return what `aligned_input` adds to the decoder's input; None without it."""

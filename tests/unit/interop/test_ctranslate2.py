@@ -330,6 +330,8 @@ def test_what_cannot_be_expressed_is_refused(make: MakeRun) -> None:
     with pytest.raises(ConfigError, match="cannot express model.d_k = 4 with model.d_v = 8: its"):
         export(run)
     assert not (run.path / "exports").exists()
+    with pytest.raises(ConfigError, match="cannot express model.positions = 'rotary' here: it has"):
+        export(make("model.positions='rotary'"))
     with pytest.raises(ConfigError, match="no quantization 'int4': it is one of float32, int8"):
         export(run, None, "int4")  # type: ignore[arg-type]
 

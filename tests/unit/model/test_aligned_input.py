@@ -20,7 +20,12 @@ from tests.conftest import VOCAB, make_batch, model_config
 Build = Callable[..., Transformer]
 Variant = dict[str, object]
 
-VARIANTS: list[Variant] = [{}, {"norm_order": "pre"}, {"positions": "learned"}]
+VARIANTS: list[Variant] = [
+    {},
+    {"norm_order": "pre"},
+    {"positions": "learned"},
+    {"positions": "rotary", "d_k": 6},
+]
 
 
 def aligned_with(tokens: list[int], length: int) -> list[int]:

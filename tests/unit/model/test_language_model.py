@@ -29,6 +29,7 @@ VARIANTS: list[dict[str, object]] = [
     {},
     {"norm_order": "pre"},
     {"positions": "learned", "max_positions": 64},
+    {"positions": "rotary", "d_k": 6},
     {"activation": "gelu", "tying": "untied"},
     GPT2,
     {"attention": "window", "window": 5},
@@ -60,12 +61,12 @@ def alone(model: LanguageModel, ids: list[int]) -> Tensor:
 
 
 @pytest.mark.parametrize("tying", ["three-way", "two-way", "untied"])
-@pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
+@pytest.mark.parametrize("positions", ["sinusoidal", "learned", "rotary"])
 @pytest.mark.parametrize("norm_order", ["post", "pre"])
 def test_the_parameter_count_is_the_language_models(
     tying: str, positions: str, norm_order: str
 ) -> None:
-    config = model_config(tying=tying, positions=positions, norm_order=norm_order)
+    config = model_config(tying=tying, positions=positions, norm_order=norm_order, d_k=6)
     with torch.device("meta"):
         model = build_model(config, VOCAB, "decoder")
     counted = sum(parameter.numel() for parameter in model.parameters())

@@ -4,7 +4,13 @@ import torch
 from torch import Tensor, nn
 
 from headwise.errors import DataError
-from headwise.model.positions import LearnedPositions, SinusoidalPositions, sinusoids
+from headwise.model.positions import (
+    LearnedPositions,
+    SinusoidalPositions,
+    rotate,
+    rotations,
+    sinusoids,
+)
 from tests import reference
 
 
@@ -50,6 +56,38 @@ def test_the_table_follows_the_models_precision_and_stays_out_of_its_weights() -
     positions = SinusoidalPositions(14).double()
     assert positions(0, 3000).dtype == torch.float64
     assert positions.state_dict() == {}
+
+
+def test_a_rotation_is_a_product_of_complex_numbers() -> None:
+    """Components i and i + K/2 are the real and imaginary part of one number."""
+    d_k, length = 14, 101
+    x = torch.randn(2, 3, length, d_k, generator=torch.Generator().manual_seed(1)).double()
+    positions = torch.arange(length, dtype=torch.float64)
+    angles = positions[:, None] * 10000.0 ** (-torch.arange(0, d_k, 2).double() / d_k)
+    numbers = torch.complex(x[..., : d_k // 2], x[..., d_k // 2 :])
+    turned = numbers * torch.polar(torch.ones_like(angles), angles)
+    expected = torch.cat((turned.real, turned.imag), -1)
+    torch.testing.assert_close(rotate(x, rotations(length, d_k)), expected, rtol=0, atol=1e-12)
+
+
+def test_rotated_products_depend_on_the_difference_of_positions_alone() -> None:
+    generator = torch.Generator().manual_seed(2)
+    query, key = torch.randn(2, 1, 1, 1, 6, generator=generator).double()
+    table = rotations(300, 6)
+
+    def product(query_at: int, key_at: int) -> float:
+        turned = rotate(query, table[[query_at]]), rotate(key, table[[key_at]])
+        return float((turned[0] * turned[1]).sum())
+
+    assert product(7, 3) == pytest.approx(product(207, 203), abs=1e-12)
+    assert product(7, 3) != pytest.approx(product(3, 7), abs=1e-3)
+
+
+def test_sequences_may_be_at_different_positions() -> None:
+    x = torch.randn(3, 2, 1, 6, generator=torch.Generator().manual_seed(3)).double()
+    table, at = rotations(20, 6), [5, 0, 19]
+    expected = torch.cat([rotate(x[[row]], table[[at[row]]]) for row in range(3)])
+    torch.testing.assert_close(rotate(x, table[at][:, None]), expected, rtol=0, atol=0)
 
 
 def test_learned_positions_say_where_they_end() -> None:

@@ -37,6 +37,7 @@ VARIANTS: list[dict[str, object]] = [
     {},
     {"norm_order": "pre"},
     {"positions": "learned"},
+    {"positions": "rotary", "d_k": 6},
     {"activation": "gelu", "norm_epsilon": 1e-2},
     {"activation": "gelu_tanh", "scale_embeddings": False},
     {"attention_bias": False},

@@ -42,6 +42,11 @@ def require_expressible(model: Seq2Seq) -> Transformer:
             f"CTranslate2 cannot express model.attention = {config.attention!r}: its encoders "
             "attend to all positions; translate with torch instead"
         )
+    if config.positions == "rotary":
+        raise ConfigError(
+            "CTranslate2 cannot express model.positions = 'rotary' here: it has rotations for "
+            "decoders without an encoder only; translate with torch instead"
+        )
     if config.aligned_input:
         raise ConfigError(
             "CTranslate2 cannot express model.aligned_input = true: its decoders read no source "

@@ -10,6 +10,7 @@ from headwise.model.attention.full import attention
 from headwise.model.heads import split_heads
 from headwise.model.linear import Linear, linear
 from headwise.model.masks import Allowed
+from headwise.model.positions import rotate
 
 
 class MultiHeadAttention(nn.Module):
@@ -36,15 +37,19 @@ class MultiHeadAttention(nn.Module):
         self,
         x: Tensor,
         allowed: Allowed,
+        rotation: Tensor | None = None,
         *,
         trace: list[Tensor] | None = None,
     ) -> Tensor:
         """Attend from x to x.
 
         Paper: §3.2.3, self-attention in encoder and decoder.
+        Departs from the paper with `rotation`, which turns queries and keys by their positions.
         """
         h, k, v = self.num_heads, self.d_k, self.d_v
         queries, keys, values = split_heads(self.in_projection(x), h, (k, k, v))
+        if rotation is not None:
+            queries, keys = rotate(queries, rotation), rotate(keys, rotation)
         return self._attend(queries, keys, values, allowed, trace)
 
     def cross(
