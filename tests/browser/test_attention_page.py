@@ -1,6 +1,7 @@
 """The page of `headwise attention` in a real browser, with text that would rather be markup."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,24 @@ def test_hostile_text_stays_text(
     assert [word.removeprefix("·") for word in words] == [
         token.strip() or "␣" for token in record.source_tokens
     ]
+
+
+def test_encoder_and_decoder_may_have_different_numbers_of_layers(
+    open_page: OpenPage, record: AttentionRecord, tmp_path: Path
+) -> None:
+    shallow = replace(record, decoder=record.decoder[:1], cross=record.cross[:1])
+    path = tmp_path / "page.html"
+    path.write_text(render_attention(shallow, "weights", {"kind": "encoder", "layer": 2}))
+    page = open_page(path)
+    layers = page.get_by_role("radio", name="Layer ")
+    assert layers.count() == len(record.encoder) == 3
+    page.get_by_role("radio", name="Decoder self-attention").check()
+    assert layers.count() == 1
+    assert layers.is_checked()
+    page.get_by_role("radio", name="Encoder self-attention").check()
+    assert layers.count() == 3
+    page.get_by_role("radio", name="Layer 3").check()
+    assert "layer 3" in text_of(page.locator(".hw-scroll caption"))
 
 
 def test_the_page_starts_with_the_chosen_kind_layer_and_head(

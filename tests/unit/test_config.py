@@ -41,6 +41,21 @@ def test_head_widths_follow_d_model_unless_given() -> None:
     assert ModelConfig(num_heads=7, d_k=3, d_v=5).num_heads == 7
 
 
+def test_the_decoder_has_as_many_layers_as_the_encoder_unless_given() -> None:
+    assert ModelConfig(num_layers=4).num_decoder_layers == 4
+    assert ModelConfig(num_layers=4, num_decoder_layers=1).num_decoder_layers == 1
+    with pytest.raises(ConfigError, match=r"num_decoder_layers = -1 must be a number, 0 or more"):
+        ModelConfig(num_decoder_layers=-1)
+
+
+def test_a_language_model_has_no_other_layers_for_its_decoder() -> None:
+    with pytest.raises(
+        ConfigError,
+        match=r"num_decoder_layers = 2 must be model\.num_layers = 6 with task = 'language-model'",
+    ):
+        Config.from_dict({"task": "language-model", "model": {"num_decoder_layers": 2}})
+
+
 def test_rotary_positions_need_an_even_width_of_heads() -> None:
     with pytest.raises(ConfigError, match=r"d_k = 7 must be even with model\.positions = 'rotary'"):
         ModelConfig(positions="rotary", d_k=7)
@@ -179,11 +194,16 @@ def test_configs_are_frozen() -> None:
 @pytest.mark.parametrize("norm_order", ["post", "pre"])
 @pytest.mark.parametrize("positions", ["sinusoidal", "learned"])
 @pytest.mark.parametrize("attention_bias", [True, False])
+@pytest.mark.parametrize("num_decoder_layers", [0, 1, 3])
 def test_the_parameter_count_is_the_models(
-    tying: str, norm_order: str, positions: str, attention_bias: bool
+    tying: str, norm_order: str, positions: str, attention_bias: bool, num_decoder_layers: int
 ) -> None:
     config = model_config(
-        tying=tying, norm_order=norm_order, positions=positions, attention_bias=attention_bias
+        tying=tying,
+        norm_order=norm_order,
+        positions=positions,
+        attention_bias=attention_bias,
+        num_decoder_layers=num_decoder_layers,
     )
     vocab = Vocab(source_size=23, target_size=23 if tying == "three-way" else 29)
     with torch.device("meta"):

@@ -69,6 +69,11 @@ class Config(Generic[D, S, M]):
                 f"model.aligned_input = true must be false with task = {self.task!r}, whose "
                 "outputs do not follow the source word by word"
             )
+        if row.assembly == "decoder" and model.num_decoder_layers != model.num_layers:
+            raise ConfigError(
+                f"model.num_decoder_layers = {model.num_decoder_layers} must be model.num_layers = "
+                f"{model.num_layers} with task = {self.task!r}, which has no encoder: leave it out"
+            )
         row.check(self)
 
     @classmethod

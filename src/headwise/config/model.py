@@ -78,6 +78,9 @@ class ModelConfig:
     """Inner width of the feed-forward sub-layer."""
     num_layers: int = 6
     """Layers of the encoder, and as many of the decoder (the paper's N)."""
+    num_decoder_layers: int = 0
+    """Layers of the decoder, as a departure from the paper; 0 means num_layers and is replaced by
+    it."""
     num_heads: int = 8
     """Attention heads (the paper's h)."""
     d_k: int = 0
@@ -116,12 +119,16 @@ class ModelConfig:
     """Rate on the attention weights; the paper's parser uses it, its translation models do not."""
     aligned_input: bool = False
     """Whether the decoder's input also has the encoder's output at the next unread word: a
-    departure from the paper, for tasks whose outputs follow the source word by word (parsing)."""
+    departure from the paper, for tasks whose outputs follow the source word by word (parsing). With
+    rotary positions, attention over the source then goes by the distance from that word."""
 
     def __post_init__(self) -> None:
         check_types(self)
         require_at_least(self, 1, "d_model", "d_ff", "num_layers", "num_heads", "max_positions")
-        require_at_most(self, 1_000, "num_layers")
+        require_not_negative(self, "num_decoder_layers")
+        require_at_most(self, 1_000, "num_layers", "num_decoder_layers")
+        if self.num_decoder_layers == 0:
+            object.__setattr__(self, "num_decoder_layers", self.num_layers)
         if self.positions == "sinusoidal":
             require(self, "d_model", self.d_model % 2 == 0, "even, to pair sines with cosines")
         require_not_negative(self, "d_k", "d_v")
@@ -160,8 +167,9 @@ class ModelConfig:
 
     def count_attention_weights(self, source: int, target: int) -> int:
         """Return how many weights a `Trace` of a pair with so many tokens has."""
-        in_layer = source * source + target * target + target * source
-        return self.num_layers * self.num_heads * in_layer
+        encoder = self.num_layers * source * source
+        decoder = self.num_decoder_layers * target * (target + source)
+        return self.num_heads * (encoder + decoder)
 
     def count_parameters(self, vocab: Vocab, assembly: Assembly = "seq2seq") -> int:
         """Count the trainable parameters without building the model."""
@@ -172,11 +180,12 @@ class ModelConfig:
         norm = 2 * d
         layer = attention + feed_forward + 2 * norm
         if assembly == "decoder":
-            stacks, layers = 1, layer
+            stacks, layers = 1, self.num_layers * layer
             rows = (2 if self.tying == "untied" else 1) * vocab.target_size
         else:
-            stacks, layers = 2, layer + (layer + attention + norm)  # Encoder, then decoder.
+            decoder = self.num_decoder_layers * (layer + attention + norm)
+            stacks, layers = 2, self.num_layers * layer + decoder
             rows = embedding_rows(self.tying, vocab)
         final_norms = stacks * norm if self.norm_order == "pre" else 0
         positions = stacks * self.max_positions * d if self.positions == "learned" else 0
-        return self.num_layers * layers + final_norms + positions + rows * d
+        return layers + final_norms + positions + rows * d

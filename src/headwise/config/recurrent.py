@@ -50,6 +50,11 @@ class RecurrentConfig:
         require_share(self, "dropout")
 
     @property
+    def num_decoder_layers(self) -> int:
+        """As many as the encoder's."""
+        return self.num_layers
+
+    @property
     def num_heads(self) -> int:
         """Attention weights are one matrix."""
         return 1

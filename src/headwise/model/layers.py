@@ -152,8 +152,9 @@ class Stack(nn.Module):
 
     def __init__(self, config: ModelConfig, *, attends_to_memory: bool) -> None:
         super().__init__()
+        num_layers = config.num_decoder_layers if attends_to_memory else config.num_layers
         self.layers = nn.ModuleList(
-            Layer(config, attends_to_memory=attends_to_memory) for _ in range(config.num_layers)
+            Layer(config, attends_to_memory=attends_to_memory) for _ in range(num_layers)
         )
         self.final_norm = LayerNorm(config) if config.norm_order == "pre" else None
 

@@ -121,15 +121,16 @@ def model_card(run: RunDirectory, translator: Translator, engine: EngineName) ->
 
 
 def _sizes(model: ModelConfig | RecurrentConfig) -> dict[str, Any]:
+    layers = {"layers": model.num_layers, "decoder_layers": model.num_decoder_layers}
     if isinstance(model, RecurrentConfig):
         return {
-            "layers": model.num_layers,
+            **layers,
             "d_model": model.d_model,
             "cell": model.cell,
             "attention": model.attention,
         }
     return {
-        "layers": model.num_layers,
+        **layers,
         "heads": model.num_heads,
         "d_model": model.d_model,
         "d_ff": model.d_ff,

@@ -38,6 +38,8 @@ VARIANTS: list[dict[str, object]] = [
     {"norm_order": "pre"},
     {"positions": "learned"},
     {"positions": "rotary", "d_k": 6},
+    {"num_decoder_layers": 1},
+    {"num_decoder_layers": 3},
     {"activation": "gelu", "norm_epsilon": 1e-2},
     {"activation": "gelu_tanh", "scale_embeddings": False},
     {"attention_bias": False},
@@ -323,10 +325,10 @@ def test_cross_attention_keys_are_computed_once(
     assert attention is not None
     original, calls = attention.keys_values, 0
 
-    def counted(memory: Tensor) -> tuple[Tensor, Tensor]:
+    def counted(memory: Tensor, rotation: Tensor | None = None) -> tuple[Tensor, Tensor]:
         nonlocal calls
         calls += 1
-        return original(memory)
+        return original(memory, rotation)
 
     monkeypatch.setattr(attention, "keys_values", counted)
     state = model.start(make_batch()[0])
@@ -336,16 +338,17 @@ def test_cross_attention_keys_are_computed_once(
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-@pytest.mark.parametrize("layer", [0, 1])
 def test_the_attention_of_one_layer_is_that_of_the_trace(
-    build: Build, variant: dict[str, object], layer: int
+    build: Build, variant: dict[str, object]
 ) -> None:
     model, (src, tgt_in, _) = build(**variant).eval(), make_batch()
     src[0, 6:] = VOCAB.pad
     trace = Trace()
     model.hidden(src, tgt_in, trace=trace)
-    weights = model.cross_attention(src, tgt_in, layer)
-    torch.testing.assert_close(weights, trace.decoder.cross_attention[layer], rtol=1e-5, atol=1e-6)
+    assert len(trace.decoder.cross_attention) == model.config.num_decoder_layers
+    for layer, expected in enumerate(trace.decoder.cross_attention):
+        weights = model.cross_attention(src, tgt_in, layer)
+        torch.testing.assert_close(weights, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_a_trace_records_every_layer_and_changes_nothing(build: Build) -> None:

@@ -21,6 +21,7 @@ from tests.conftest import Headwise
         {},
         {"num_heads": 2, "d_k": 5, "d_v": 9},
         {"norm_order": "pre", "tying": "untied", "num_layers": 3, "d_ff": 40},
+        {"num_decoder_layers": 1},
     ],
 )
 def test_torch_counts_what_the_formula_says(changes: dict[str, object]) -> None:

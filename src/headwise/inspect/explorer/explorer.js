@@ -25,17 +25,18 @@
     const records = Array.isArray(given) ? given : [given];
     const kinds = kindsOf(records[0]);
     const [firstKind] = Object.keys(kinds);
-    const layers = records[0][firstKind].length;
+    const layersOf = (kind) => records[0][kind].length;
     const heads = records[0][firstKind][0].length;
     mounted += 1;
     const id = (name) => `headwise-explorer-${mounted}-${name}`;
 
     const wanted = options || {};
+    const wantedKind = Object.hasOwn(kinds, wanted.kind) ? wanted.kind : firstKind;
     const choice = {
       sentence: within(wanted.sentence, records.length, 0),
-      kind: Object.hasOwn(kinds, wanted.kind) ? wanted.kind : firstKind,
+      kind: wantedKind,
       // The last layer but one shows best which words belong together.
-      layer: within(wanted.layer, layers, Math.max(0, layers - 2)),
+      layer: within(wanted.layer, layersOf(wantedKind), Math.max(0, layersOf(wantedKind) - 2)),
       head: within(wanted.head, heads, "mean"),
       word: wanted.word ?? null,
     };
@@ -154,26 +155,40 @@
       value,
       content: [make("strong", {}, name), make("small", {}, gist)],
     }));
-    const layerItems = Array.from(Array(layers).keys(), (layer) => ({
-      value: layer,
-      content: [String(layer + 1)],
-      label: `Layer ${layer + 1}`,
-    }));
+    /** The menu of layers: encoder and decoder may have different numbers of them. */
+    function layerChoices() {
+      const items = Array.from(Array(layersOf(choice.kind)).keys(), (layer) => ({
+        value: layer,
+        content: [String(layer + 1)],
+        label: `Layer ${layer + 1}`,
+      }));
+      return choices("Layer", id("layer"), items, choice.layer, on.layer, "hw-layers");
+    }
     const headItems = thumbnails.map(({ head, canvas, brief }) => {
       const name = head === "mean" ? "Mean of all" : `Head ${head + 1}`;
       return { value: head, content: [canvas, make("span", { class: "hw-head-name" }, name), brief] };
     });
     const on = {
-      kind: (kind) => choose({ kind, word: null }, showKind),
+      kind: (kind) => {
+        const layer = Math.min(choice.layer, layersOf(kind) - 1);
+        const hasOtherLayers = layersOf(kind) !== layersOf(choice.kind);
+        choose({ kind, layer, word: null }, showKind);
+        if (hasOtherLayers) {
+          const menu = layerChoices();
+          layerMenu.replaceWith(menu);
+          layerMenu = menu;
+        }
+      },
       layer: (layer) => choose({ layer }, showLayer),
       head: (head) => choose({ head }, showHead),
     };
+    let layerMenu = layerChoices();
     controls.append(
       pair,
       ...(kindItems.length === 1 ? [] : [
         choices("Kind of attention", id("kind"), kindItems, choice.kind, on.kind, "hw-kinds"),
       ]),
-      choices("Layer", id("layer"), layerItems, choice.layer, on.layer, "hw-layers"),
+      layerMenu,
       choices("Head", id("head"), headItems, choice.head, on.head, "hw-heads"));
 
     const root = make("div", { class: "hw-explorer" },

@@ -67,7 +67,7 @@ def largest_file(config: ModelConfig | RecurrentConfig, vocab: Vocab) -> int:
     # The file has no tied matrices, and a table of positions on both sides.
     parameters = replace(config, tying="untied").count_parameters(vocab)
     positions = 0 if config.positions == "learned" else 2 * SINUSOIDS * config.d_model
-    names = _NAMES_BYTES * (config.num_layers + 1)
+    names = _NAMES_BYTES * (max(config.num_layers, config.num_decoder_layers) + 1)
     return 4 * (parameters + positions) + names
 
 
@@ -76,11 +76,15 @@ def make_spec(model: Transformer, source: list[str], target: list[str]) -> Any:
     specs = library().specs
     require_expressible(model)
     config = model.config
-    sizes = (config.num_layers, config.num_heads, config.norm_order == "pre")
+    heads, is_pre_norm = config.num_heads, config.norm_order == "pre"
     activation = getattr(specs.common_spec.Activation, _ACTIVATIONS[config.activation])
     spec = specs.transformer_spec.TransformerSpec(
-        specs.transformer_spec.TransformerEncoderSpec(*sizes, activation=activation),
-        specs.transformer_spec.TransformerDecoderSpec(*sizes, activation=activation),
+        specs.transformer_spec.TransformerEncoderSpec(
+            config.num_layers, heads, is_pre_norm, activation=activation
+        ),
+        specs.transformer_spec.TransformerDecoderSpec(
+            config.num_decoder_layers, heads, is_pre_norm, activation=activation
+        ),
     )
     _set_stack(spec.encoder, model.encoder)
     _set_stack(spec.decoder, model.decoder)

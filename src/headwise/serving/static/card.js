@@ -13,7 +13,7 @@ export function showCard(model) {
     ["Name", model.name],
     ["Languages", model.source && model.target ? `${languageName(model.source)} to ${languageName(model.target)}` : "not said"],
     ["Parameters", card.parameters && number(card.parameters)],
-    ["Layers", recipe.layers && `${recipe.layers} + ${recipe.layers}${recipe.heads ? `, ${recipe.heads} heads` : ""}`],
+    ["Layers", recipe.layers && `${recipe.layers} + ${recipe.decoder_layers}${recipe.heads ? `, ${recipe.heads} heads` : ""}`],
     ["Widths", recipe.d_model && `d_model ${number(recipe.d_model)}${recipe.d_ff ? `, d_ff ${number(recipe.d_ff)}` : ""}`],
     ["Recurrent", recipe.cell && `${recipe.cell.toUpperCase()}, ${recipe.attention === "none" ? "without attention" : "additive attention"}`],
     ["Vocabulary", card.vocabulary && `${number(card.vocabulary)} subwords`],

@@ -112,11 +112,8 @@ async function look(text, mine) {
     byId("attention").hidden = !records.length;
     if (!records.length) return;
     setOld(false, "attention");
-    const before = explorer ? explorer.choice : {};
-    const { layers, heads } = { layers: records[0].cross.length, heads: records[0].cross[0].length };
-    const kept = before.layer < layers && (before.head === "mean" || before.head < heads)
-      ? { kind: before.kind, layer: before.layer, head: before.head } : {};
-    explorer = window.HeadwiseExplorer.mount(byId("explorer"), records, kept);
+    const { kind, layer, head } = explorer ? explorer.choice : {};
+    explorer = window.HeadwiseExplorer.mount(byId("explorer"), records, { kind, layer, head });
     byId("attention-says").textContent = "Each word attends to others. Choose a word, a layer and a head."
       + (left_out ? ` The last ${left_out === 1 ? "sentence is" : `${left_out} sentences are`} left out: there is too much to show.` : "");
   } catch (error) {

@@ -30,7 +30,7 @@ def word_attention(parser: Parser, parse: Parse) -> list[list[float]]:
         weights = model.cross_attention(
             torch.tensor([[*words.ids, Vocab.eos]], device=device),
             torch.tensor([[model.vocab.start, *symbols]], device=device),
-            parser.config.model.num_layers - 1,
+            parser.config.model.num_decoder_layers - 1,
             aligned,
         )
         mean = weights[0].mean(0)  # [T, S]

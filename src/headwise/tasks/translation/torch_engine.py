@@ -160,7 +160,7 @@ class TorchEngine:
         if not source or not target:
             return []
         # A recurrent model has one attention, whatever the layer.
-        layer = max(0, self.model.config.num_layers - 2)
+        layer = max(0, self.model.config.num_decoder_layers - 2)
         with torch.inference_mode():
             src = self.padded([source])
             tgt_in = torch.tensor([[Vocab.bos, *target[:-1]]], device=src.device)

@@ -35,7 +35,8 @@ def pair_flops(model: ModelConfig, vocab: Vocab, source: int, target: int) -> in
 
     encoder = attention(source, source) + source * feed_forward
     decoder = attention(target, target) + attention(target, source) + target * feed_forward
-    products = model.num_layers * (encoder + decoder) + target * d * vocab.target_size
+    stacks = model.num_layers * encoder + model.num_decoder_layers * decoder
+    products = stacks + target * d * vocab.target_size
     return 2 * (1 + _BACKWARD) * products
 
 
