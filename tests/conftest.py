@@ -12,6 +12,7 @@ import torch
 from hypothesis import settings
 
 from headwise.config import ModelConfig, Vocab
+from headwise.machine import num_cores
 from headwise.model import Transformer
 from tests.made_once import made_once
 
@@ -19,6 +20,10 @@ from tests.made_once import made_once
 # spinning make the tests many times slower on a machine that is busy with something else.
 torch.set_num_threads(1)
 os.environ["OMP_NUM_THREADS"] = "1"  # And in the processes that tests start.
+
+# A shell starts background jobs with SIGINT ignored, and the commands that tests interrupt would
+# inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # What is imported is never garbage: collections need not look at it.
 gc.freeze()
@@ -28,6 +33,13 @@ settings.register_profile("headwise", deadline=None)
 settings.load_profile("headwise")
 
 VOCAB = Vocab.shared(23)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """Return one worker more than there are cores: many tests wait for processes they started."""
+    return num_cores() + 1
+
 
 Headwise = Callable[..., tuple[int, str, str]]
 """The `headwise` fixture: arguments in, exit code, stdout and stderr out."""
