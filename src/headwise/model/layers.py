@@ -116,6 +116,7 @@ class Layer(nn.Module):
         allowed: Allowed,
         memory: Memory | None = None,
         rotation: Tensor | None = None,
+        memory_rotation: Tensor | None = None,
         *,
         trace: StackTrace | None = None,
     ) -> Tensor:
@@ -129,15 +130,18 @@ class Layer(nn.Module):
             keys_values, memory_allowed = (memory.keys, memory.values), memory.allowed
             cross_trace = None if trace is None else trace.cross_attention
             x = self.cross_attention_residual(
-                x, lambda y: cross.cross(y, keys_values, memory_allowed, trace=cross_trace)
+                x,
+                lambda y: cross.cross(
+                    y, keys_values, memory_allowed, memory_rotation, trace=cross_trace
+                ),
             )
         output: Tensor = self.feed_forward_residual(x, self.feed_forward)
         return output
 
-    def remember(self, memory: Tensor, allowed: Allowed) -> Memory:
+    def remember(self, memory: Tensor, allowed: Allowed, rotation: Tensor | None = None) -> Memory:
         """Project a memory to this layer's keys and values."""
         assert self.cross_attention is not None, "this layer attends to no memory"
-        return Memory(*self.cross_attention.keys_values(memory), allowed)
+        return Memory(*self.cross_attention.keys_values(memory, rotation), allowed)
 
 
 class Stack(nn.Module):
@@ -164,14 +168,20 @@ class Stack(nn.Module):
         allowed: Allowed,
         memories: list[Memory] | None = None,
         rotation: Tensor | None = None,
+        memory_rotation: Tensor | None = None,
         *,
         trace: StackTrace | None = None,
     ) -> Tensor:  # [B, T, D]
         for number, layer in enumerate(self.layers):
             memory = None if memories is None else memories[number]
-            x = layer(x, allowed, memory, rotation, trace=trace)
+            x = layer(x, allowed, memory, rotation, memory_rotation, trace=trace)
         return x if self.final_norm is None else self.final_norm(x)
 
-    def remember(self, memory: Tensor, allowed: Allowed) -> list[Memory]:
+    def remember(
+        self, memory: Tensor, allowed: Allowed, rotation: Tensor | None = None
+    ) -> list[Memory]:
         """Project a memory for every layer, once for all the steps that will attend to it."""
-        return [layer.remember(memory, allowed) for layer in self.layers]  # type: ignore[operator]
+        return [
+            layer.remember(memory, allowed, rotation)  # type: ignore[operator]
+            for layer in self.layers
+        ]

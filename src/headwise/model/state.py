@@ -169,7 +169,11 @@ class State:
         return table.index_select(0, self.lengths)[:, None]
 
     def step(
-        self, x: Tensor, layers: list[LayerStep], rotation: Tensor | None = None
+        self,
+        x: Tensor,
+        layers: list[LayerStep],
+        rotation: Tensor | None = None,
+        memory_rotation: Tensor | None = None,
     ) -> tuple[Tensor, "State"]:
         """Take embedded rows [R, D] through the layers; return their output and the next state."""
         columns = self.length if self.visible is None else self.visible.shape[2]
@@ -182,7 +186,7 @@ class State:
         seen = Allowed(pairs=visible)
         memories: Sequence[Memory | None] = state.memories or (None,) * len(layers)
         for layer, memory, cache in zip(layers, memories, state.caches, strict=True):
-            x = layer(x, width, seen, memory, cache, rotation)
+            x = layer(x, width, seen, memory, cache, rotation, memory_rotation)
         lengths = None if state.lengths is None else state.lengths + 1
         return x, replace(
             state, length=state.length + 1, lengths=lengths, visible=visible, layers=layers

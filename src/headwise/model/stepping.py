@@ -67,9 +67,14 @@ class _CrossAttentionStep:
         self._project_in = _Affine.of(module.in_projection, queries)
         self._project_out = _Affine.of(module.out_projection)
 
-    def __call__(self, x: Tensor, num_queries: int, memory: Memory) -> Tensor:
+    def __call__(
+        self, x: Tensor, num_queries: int, memory: Memory, rotation: Tensor | None
+    ) -> Tensor:
         queries = self._project_in(x).view(-1, num_queries, self._num_heads, self._d_k)
-        heads = attention(queries.transpose(1, 2), memory.keys, memory.values, memory.allowed)
+        queries = queries.transpose(1, 2)
+        if rotation is not None:
+            queries = rotate(queries, rotation)
+        heads = attention(queries, memory.keys, memory.values, memory.allowed)
         return self._project_out(heads.transpose(1, 2).reshape(x.shape[0], -1))
 
 
@@ -97,6 +102,7 @@ class LayerStep:
         memory: Memory | None,
         cache: KeyValueCache,
         rotation: Tensor | None = None,
+        memory_rotation: Tensor | None = None,
     ) -> Tensor:  # [R, D]
         """Compute `num_queries` adjacent rows of each source, and add them to its cache.
 
@@ -109,7 +115,9 @@ class LayerStep:
         if self._attend_to_memory is not None:
             assert memory is not None, "a layer that attends to a memory was given none"
             norm = self._cross_norm
-            x = x + self._attend_to_memory(norm(x) if first else x, num_queries, memory)
+            x = x + self._attend_to_memory(
+                norm(x) if first else x, num_queries, memory, memory_rotation
+            )
             x = x if first else norm(x)
         norm = self._feed_forward_norm
         x = x + self._outer(self._activation(self._inner(norm(x) if first else x)))

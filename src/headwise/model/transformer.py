@@ -23,7 +23,8 @@ class Transformer(nn.Module):
     Paper: §3.1, Figure 1.
     Departs from the paper with `aligned_input`: the encoder's output at one source position is
     added to each input of the decoder. Then, and only then, every method that reads target ids
-    also takes `aligned`, the source position for each of them.
+    also takes `aligned`, the source position for each of them. With rotary positions, attention
+    over the source is then rotated too: keys by their positions, and queries by `aligned`.
     """
 
     def __init__(self, config: ModelConfig, vocab: Vocab) -> None:
@@ -77,8 +78,9 @@ class Transformer(nn.Module):
         hidden: Tensor = self.decoder(
             x,
             Allowed(causal=True, window=self._window),
-            self.decoder.remember(memory, allowed),
+            self.decoder.remember(memory, allowed, self._key_rotation(memory)),
             rotation,
+            self._query_rotation(memory, aligned),
             trace=None if trace is None else trace.decoder,
         )
         return hidden
@@ -89,16 +91,17 @@ class Transformer(nn.Module):
         """Return the attention over the source [B, H, T, S] of one decoder layer.
 
         Later layers are not computed, and the weights of earlier ones are not kept: a `Trace` of
-        the same pair holds 3 * num_layers such tensors.
+        the same pair holds those of every layer, of encoder and decoder.
         """
         allowed = Allowed(keys=real_keys(src, self.vocab.pad))
         memory = self.encode(src, allowed)
         x, rotation = self._embed_target(tgt_in, memory, aligned)
         trace, causal = StackTrace(), Allowed(causal=True, window=self._window)
+        for_keys, for_queries = self._key_rotation(memory), self._query_rotation(memory, aligned)
         for number, each in enumerate(self.decoder.layers[: layer + 1]):
             is_last = number == layer
-            remembered = each.remember(memory, allowed)  # type: ignore[operator]
-            x = each(x, causal, remembered, rotation, trace=trace if is_last else None)
+            remembered = each.remember(memory, allowed, for_keys)  # type: ignore[operator]
+            x = each(x, causal, remembered, rotation, for_queries, trace=trace if is_last else None)
         (weights,) = trace.cross_attention
         return weights
 
@@ -121,7 +124,7 @@ class Transformer(nn.Module):
         allowed = Allowed(keys=real_keys(src, self.vocab.pad))
         memory = self.encode(src, allowed)
         return State.of_memories(
-            self.decoder.remember(memory, allowed),
+            self.decoder.remember(memory, allowed, self._key_rotation(memory)),
             encoded=memory if self.config.aligned_input else None,
             window=self._window,
         )
@@ -139,10 +142,16 @@ class Transformer(nn.Module):
         # [B, 1, D], or [1, D] for all
         placed = Placed.of(state.next_positions(self.target_positions), self.config)
         ids = ids.view(-1, state.rows_per_source)
-        read = self._read(state.encoded, None if aligned is None else aligned.view_as(ids))
+        aligned = None if aligned is None else aligned.view_as(ids)
+        read = self._read(state.encoded, aligned)
         x = embed(ids, self.target_embedding, placed.added, self.config, read)  # [B, W, D]
         layers = state.layers or layer_steps(self.decoder)
-        x, state = state.step(x.flatten(0, 1), layers, placed.rotation)  # [R, D]
+        x, state = state.step(
+            x.flatten(0, 1),  # [R, D]
+            layers,
+            placed.rotation,
+            self._query_rotation(state.encoded, aligned),
+        )
         if self.decoder.final_norm is not None:
             x = self.decoder.final_norm(x)
         state.output = state.output or OutputStep(self.output.weight)
@@ -165,3 +174,16 @@ class Transformer(nn.Module):
         assert memory is not None, "a state of a model without aligned_input"
         assert aligned is not None, "a model with aligned_input needs source positions"
         return read_at(memory, aligned)
+
+    def _key_rotation(self, memory: Tensor) -> Tensor | None:
+        """Return how keys of the source are rotated; None where they are not."""
+        if not self.config.aligned_input:
+            return None
+        return Placed.of(self.source_positions(0, memory.shape[1]), self.config).rotation
+
+    def _query_rotation(self, memory: Tensor | None, aligned: Tensor | None) -> Tensor | None:
+        """Return how the queries of the source are rotated, [B, T, 2*K]; None where not."""
+        if memory is None or aligned is None:
+            return None
+        by_position = self._key_rotation(memory)
+        return None if by_position is None else by_position[aligned]

@@ -112,6 +112,20 @@ def test_the_future_changes_no_past_logit(build: Build, variant: Variant) -> Non
 
 
 @pytest.mark.usefixtures("double")
+def test_rotary_attention_over_the_source_goes_by_the_distance_from_the_aligned_position(
+    build: Build,
+) -> None:
+    model = build(aligned_input=True, positions="rotary", d_k=6).eval()
+    # Of a source that is one token over and over, all outputs of the encoder are the same.
+    src = torch.full((2, 11), 5)
+    tgt_in, aligned = torch.full((2, 1), 7), torch.tensor([[3], [5]])
+    weights = model.cross_attention(src, tgt_in, 1, aligned)[:, :, 0]  # [2, H, S]
+    assert (weights.std(-1) > 1e-4).all()
+    ratios = weights[:, :, 1:] / weights[:, :, :-1]
+    torch.testing.assert_close(ratios[1, :, 2:], ratios[0, :, :-2], rtol=1e-9, atol=0)
+
+
+@pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_padding_and_neighbours_change_nothing(build: Build, variant: Variant) -> None:
     model = build(aligned_input=True, **variant).eval()

@@ -57,22 +57,26 @@ class MultiHeadAttention(nn.Module):
         x: Tensor,
         memory: tuple[Tensor, Tensor],
         allowed: Allowed,
+        rotation: Tensor | None = None,
         *,
         trace: list[Tensor] | None = None,
     ) -> Tensor:
         """Attend from x to the keys and values that `keys_values` made of the memory.
 
         Paper: §3.2.3, encoder-decoder attention.
+        Departs from the paper with `rotation`, which turns queries by positions in the memory.
         """
         rows = slice(0, self.num_heads * self.d_k)
         (queries,) = split_heads(self._project(x, rows), self.num_heads, (self.d_k,))
+        if rotation is not None:
+            queries = rotate(queries, rotation)
         return self._attend(queries, *memory, allowed, trace)
 
-    def keys_values(self, memory: Tensor) -> tuple[Tensor, Tensor]:
+    def keys_values(self, memory: Tensor, rotation: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Project the memory to the keys and values of every head."""
         h, k, v = self.num_heads, self.d_k, self.d_v
         keys, values = split_heads(self._project(memory, slice(h * k, None)), h, (k, v))
-        return keys, values
+        return keys if rotation is None else rotate(keys, rotation), values
 
     def _project(self, x: Tensor, rows: slice) -> Tensor:
         bias = self.in_projection.bias
