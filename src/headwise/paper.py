@@ -282,6 +282,8 @@ def _settings(config: AnyConfig) -> dict[str, Any]:
     train = config.train
     settings["train.batch_tokens × accumulate"] = train.batch_tokens * train.accumulate
     settings["task"] = config.task
+    if settings.get("model.num_decoder_layers") == settings["model.num_layers"]:
+        settings["model.num_decoder_layers"] = 0  # As in the paper, whatever the number.
     is_open: tuple[str, ...] = ()
     if config.task == _PARSING:
         is_open = _PARSING_OPEN
