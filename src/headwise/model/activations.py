@@ -22,3 +22,6 @@ Paper: §3.3, eq. 2: ReLU.
 Departs from the paper with the others: GELU (Hendrycks and Gimpel, 2016), and its tanh
 approximation, which GPT-2 was trained with.
 """
+
+FUSED = {"relu": ("relu", ""), "gelu": ("gelu", "none"), "gelu_tanh": ("gelu", "tanh")}
+"""What oneDNN calls them where it computes product and activation in one pass."""

@@ -12,8 +12,8 @@ from headwise.model.embeddings import Placed, embed, make_positions
 from headwise.model.initialise import initialise
 from headwise.model.layers import Stack
 from headwise.model.masks import Allowed
-from headwise.model.output_step import OutputStep
 from headwise.model.state import State
+from headwise.model.step_projection import StepProjection
 from headwise.model.stepping import layer_steps
 from headwise.model.trace import Trace
 
@@ -106,7 +106,7 @@ class LanguageModel(nn.Module):
         x, state = state.step(x.flatten(0, 1), layers, placed.rotation)  # [R, D]
         if self.decoder.final_norm is not None:
             x = self.decoder.final_norm(x)
-        state.output = state.output or OutputStep(self.output.weight)
+        state.output = state.output or StepProjection(self.output.weight)
         return state.output(x), state  # [R, V]
 
     def _embed(self, ids: Tensor) -> tuple[Tensor, Tensor | None]:

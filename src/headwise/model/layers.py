@@ -60,6 +60,7 @@ class FeedForward(nn.Module):
         super().__init__()
         self.inner = Linear(config.d_model, config.d_ff)
         self.activation = ACTIVATIONS[config.activation]
+        self.activation_name = config.activation
         self.outer = Linear(config.d_ff, config.d_model)
 
     def forward(self, x: Tensor) -> Tensor:

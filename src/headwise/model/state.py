@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from headwise.model.cache import KeyValueCache
 from headwise.model.layers import Memory
 from headwise.model.masks import Allowed
-from headwise.model.output_step import OutputStep
+from headwise.model.step_projection import StepProjection
 from headwise.model.stepping import LayerStep
 
 
@@ -47,7 +47,7 @@ class State:
     """How many positions a row attends to, its own among them; None: all."""
     layers: list[LayerStep] | None = None
     """The decoder's layers; None before the first step."""
-    output: OutputStep | None = None
+    output: StepProjection | None = None
     """The output projection; None before the first step."""
 
     @classmethod

@@ -18,6 +18,7 @@ from headwise.model.layers import Layer, Memory, Stack
 from headwise.model.linear import Linear, few_rows_linear
 from headwise.model.masks import Allowed
 from headwise.model.positions import rotate
+from headwise.model.step_projection import StepProjection
 
 
 @dataclass(frozen=True)
@@ -89,8 +90,8 @@ class LayerStep:
         if layer.cross_attention is not None and layer.cross_attention_residual is not None:
             self._attend_to_memory = _CrossAttentionStep(layer.cross_attention)
             self._cross_norm = layer.cross_attention_residual.norm.as_function()
-        self._inner = _Affine.of(layer.feed_forward.inner)
-        self._activation = layer.feed_forward.activation
+        inner = layer.feed_forward.inner
+        self._inner = StepProjection(inner.weight, inner.bias, layer.feed_forward.activation_name)
         self._outer = _Affine.of(layer.feed_forward.outer)
         self._feed_forward_norm = layer.feed_forward_residual.norm.as_function()
 
@@ -120,7 +121,7 @@ class LayerStep:
             )
             x = x if first else norm(x)
         norm = self._feed_forward_norm
-        x = x + self._outer(self._activation(self._inner(norm(x) if first else x)))
+        x = x + self._outer(self._inner(norm(x) if first else x))
         return x if first else norm(x)
 
 

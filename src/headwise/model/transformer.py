@@ -11,8 +11,8 @@ from headwise.model.embeddings import Placed, check_tying, embed, make_positions
 from headwise.model.initialise import initialise
 from headwise.model.layers import Stack
 from headwise.model.masks import Allowed, real_keys
-from headwise.model.output_step import OutputStep
 from headwise.model.state import State
+from headwise.model.step_projection import StepProjection
 from headwise.model.stepping import layer_steps
 from headwise.model.trace import StackTrace, Trace
 
@@ -154,7 +154,7 @@ class Transformer(nn.Module):
         )
         if self.decoder.final_norm is not None:
             x = self.decoder.final_norm(x)
-        state.output = state.output or OutputStep(self.output.weight)
+        state.output = state.output or StepProjection(self.output.weight)
         return state.output(x), state  # [R, V]
 
     def _embed_target(

@@ -157,10 +157,12 @@ def _greedy_steps(
     length = 0
     while unfinished:
         logits, state = model.step(ids, state)
-        candidates = logits.log_softmax(1)
-        candidates.index_fill_(1, forbidden_early if length < min_length else forbidden, -math.inf)
-        best, ids = largest(candidates)
-        log_probs = best.tolist()
+        # In place: a matrix of another hundred thousand numbers would not be in the cache. The most
+        # probable token has a probability that is far from underflow.
+        probs = torch.softmax(logits, 1, out=logits)
+        probs.index_fill_(1, forbidden_early if length < min_length else forbidden, 0.0)
+        best, ids = largest(probs)
+        log_probs = best.log().tolist()
         if any(map(math.isnan, log_probs)):
             raise nan_logits()
         tokens = ids.tolist()
