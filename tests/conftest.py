@@ -113,6 +113,14 @@ def trained_parser(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_once(tmp_path_factory, "parser", train_parser) / "run"
 
 
+@pytest.fixture(scope="session")
+def trained_classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train a classifier of texts whose words tell their class."""
+    from tests.small_runs import train_classifier
+
+    return made_once(tmp_path_factory, "classifier", train_classifier) / "run"
+
+
 @pytest.fixture
 def headwise(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

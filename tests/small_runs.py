@@ -14,6 +14,7 @@ from headwise.data import ParallelFiles
 from headwise.recipes import load_recipe
 from headwise.runs.checkpoint import read_weights
 from headwise.runs.directory import RunDirectory
+from headwise.tasks.classification.files import LabelledFiles
 from headwise.tasks.language_model.files import TextFiles
 from headwise.tasks.parsing.files import TreeFiles
 
@@ -78,6 +79,26 @@ TREE_SETTINGS = (
 )
 
 
+CLASS_SETTINGS = (
+    "data.vocab_size=290",
+    "data.holdout_examples=20",
+    "model.d_model=16",
+    "model.d_ff=24",
+    "model.num_layers=1",
+    "model.num_heads=2",
+    "train.batch_tokens=512",
+    "train.schedule=paper",
+    "train.peak_rate=0",
+    "train.decay_by=steps",
+    "train.max_minutes=0",
+    "train.warmup_steps=10",
+    "train.max_steps=12",
+    "train.save_every_steps=4",
+    "train.log_every_steps=3",
+    "train.average_last=3",
+)
+
+
 def small_config(*changes: str) -> Config:
     return load_recipe("base", [*SETTINGS, *changes])
 
@@ -90,6 +111,47 @@ def small_text_config(*changes: str) -> AnyConfig:
 def small_tree_config(*changes: str) -> AnyConfig:
     """The config of a small parser."""
     return load_recipe("parsing-small", [*TREE_SETTINGS, *changes])
+
+
+def small_class_config(*changes: str) -> AnyConfig:
+    """The config of a small classifier."""
+    return load_recipe("text-tiny", [*CLASS_SETTINGS, *changes])
+
+
+CLASSES = {"b": "river", "d": "hill", "k": "wood"}
+"""By the letter that most words of a text begin with."""
+
+
+def write_labelled(directory: Path, count: int = 240, seed: int = 1) -> LabelledFiles:
+    """Write texts most of whose words begin with the letter of their class."""
+    generator = random.Random(seed)
+    path = directory / f"labelled-{seed}.csv"
+    lines = ["text,label"]
+    for _ in range(count):
+        letter = generator.choice("bdk")
+        own = [word for word in WORDS if word[0] == letter]
+        words = generator.choices(own, k=4) + generator.choices(WORDS, k=2)
+        generator.shuffle(words)
+        lines.append(f'"{" ".join(words)}",{CLASSES[letter]}')
+    path.write_text("\n".join(lines) + "\n")
+    return LabelledFiles.of(path, text_column="text", label_column="label")
+
+
+def train_classifier(directory: Path) -> Path:
+    """Train a classifier of the texts of `write_labelled`."""
+    from headwise.workflows.train import train
+
+    config = small_class_config(
+        "model.d_model=32",
+        "model.dropout=0",
+        "train.schedule=linear",
+        "train.peak_rate=1e-2",
+        "train.max_steps=100",
+        "train.save_every_steps=50",
+        "train.average_last=1",
+    )
+    train(config, directory / "run", text=write_labelled(directory, count=600))
+    return directory / "run"
 
 
 def write_trees(directory: Path, count: int = 120, seed: int = 1) -> TreeFiles:
@@ -193,11 +255,16 @@ def train_reversing(directory: Path) -> Path:
     return directory / "run"
 
 
-def command(run: Path, text: ParallelFiles | TextFiles | TreeFiles, *changes: str) -> list[str]:
+def command(
+    run: Path, text: ParallelFiles | TextFiles | TreeFiles | LabelledFiles, *changes: str
+) -> list[str]:
     """The `headwise train` that trains a small run, without the interpreter in front."""
     basis: tuple[str, ...]
     if isinstance(text, TextFiles):
         recipe, basis, files = "lm-tiny", TEXT_SETTINGS, ["--text", str(text.paths[0])]
+    elif isinstance(text, LabelledFiles):
+        recipe, basis, files = "text-tiny", CLASS_SETTINGS, ["--table", str(text.paths[0])]
+        files += ["--text-column", "text", "--label-column", "label"]
     elif isinstance(text, TreeFiles):
         recipe, basis, files = "parsing-small", TREE_SETTINGS, ["--trees", str(text.paths[0])]
     else:

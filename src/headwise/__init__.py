@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from headwise.errors import HeadwiseError
     from headwise.model import Transformer, check_batch
     from headwise.recipes import load_recipe
+    from headwise.tasks.classification.classifier import Classification, Classifier
+    from headwise.tasks.classification.files import LabelledFiles
     from headwise.tasks.language_model.files import TextFiles
     from headwise.tasks.language_model.generator import Generation, Generator
     from headwise.tasks.parsing.files import TreeFiles
@@ -23,10 +25,13 @@ if TYPE_CHECKING:
     from headwise.workflows.train import train
 
 __all__ = [
+    "Classification",
+    "Classifier",
     "Config",
     "Generation",
     "Generator",
     "HeadwiseError",
+    "LabelledFiles",
     "ParallelFiles",
     "Parse",
     "Parser",
@@ -45,10 +50,13 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Classification": "headwise.tasks.classification.classifier",
+    "Classifier": "headwise.tasks.classification.classifier",
     "Config": "headwise.config",
     "Generation": "headwise.tasks.language_model.generator",
     "Generator": "headwise.tasks.language_model.generator",
     "HeadwiseError": "headwise.errors",
+    "LabelledFiles": "headwise.tasks.classification.files",
     "ParallelFiles": "headwise.data",
     "Parse": "headwise.tasks.parsing.parser",
     "Parser": "headwise.tasks.parsing.parser",

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 
+from headwise.config import ClassificationDataConfig
+from headwise.data import LineReport
 from headwise.data.text import ParallelFiles, TsvFile, decode_block, read_blocks, read_lines
+from headwise.tasks.classification.files import LabelledFiles, read_examples
 from tests.fuzz.conftest import Fuzz
 from tests.fuzz.contract import result_or_refusal
 from tests.fuzz.mutations import mutated
@@ -37,6 +40,31 @@ def use_text(path: Path) -> None:
             result_or_refusal(
                 lambda: [decode_block(block, lenient=lenient) for block in read_blocks(text, 2)]  # noqa: B023
             )
+
+
+TABLES: dict[str, bytes] = {
+    ".csv": b'\xef\xbb\xbftext,label\r\n"a ""b"",\nc",x\r\nd,y|z\n,\n',
+    ".tsv": b"label\ttext\nx\ta b\ny|z\tc\n\t\n",
+    ".jsonl": b'{"text": "a \\ud83d\\ude42", "label": "x"}\n{"text": "b", "label": ["y", "z"]}\n',
+    ".txt": b"__label__x a b\nc __label__y __label__z\n\n",
+}
+
+
+@pytest.mark.parametrize("suffix", TABLES)
+def test_labelled_texts(fuzz: Fuzz, suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"labelled{suffix}"
+    columns = {} if suffix == ".txt" else {"text_column": "text", "label_column": "label"}
+    files = LabelledFiles.of(path, **columns)
+    data = ClassificationDataConfig(multi_label=True, label_separator="|")
+
+    def read(content: bytes) -> None:
+        path.write_bytes(content)
+        for lenient in (False, True):
+            result_or_refusal(
+                lambda: list(read_examples(files, data, lenient=lenient, report=LineReport()))  # noqa: B023
+            )
+
+    fuzz(mutated(TABLES[suffix]) | st.binary(), read)
 
 
 @pytest.mark.parametrize("suffix", PACKED)

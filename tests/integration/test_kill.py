@@ -17,17 +17,20 @@ from headwise.data import ParallelFiles
 from headwise.runs.checkpoint import read_checkpoint
 from headwise.runs.directory import RunDirectory
 from headwise.signals import SAME_SECONDS
+from headwise.tasks.classification.files import LabelledFiles
 from headwise.tasks.language_model.files import TextFiles
 from headwise.tasks.parsing.files import TreeFiles
 from headwise.workflows.train import train
 from tests.small_runs import (
     command,
     digests,
+    small_class_config,
     small_config,
     small_text_config,
     small_tree_config,
     start,
     write_book,
+    write_labelled,
     write_text,
     write_trees,
 )
@@ -60,7 +63,10 @@ def undisturbed(text: ParallelFiles, tmp_path_factory: pytest.TempPathFactory) -
 
 
 def kill_again_and_again(
-    run: Path, text: ParallelFiles | TextFiles | TreeFiles, kills: int, seed: int
+    run: Path,
+    text: ParallelFiles | TextFiles | TreeFiles | LabelledFiles,
+    kills: int,
+    seed: int,
 ) -> int:
     """Kill at random moments, checking each time that what is there can be used.
 
@@ -103,10 +109,15 @@ def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
 
 
 @pytest.mark.parametrize(
-    ("write", "config"), [(write_book, small_text_config), (write_trees, small_tree_config)]
+    ("write", "config"),
+    [
+        (write_book, small_text_config),
+        (write_trees, small_tree_config),
+        (write_labelled, small_class_config),
+    ],
 )
 def test_a_run_of_another_task_that_was_killed_ends_as_if_it_had_not_been(
-    write: Callable[[Path], TextFiles | TreeFiles],
+    write: Callable[[Path], TextFiles | TreeFiles | LabelledFiles],
     config: Callable[..., AnyConfig],
     tmp_path: Path,
 ) -> None:

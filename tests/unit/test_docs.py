@@ -17,10 +17,12 @@ import pytest
 
 from headwise.data.trees import read_trees
 from tests.small_runs import (
+    CLASS_SETTINGS,
     SETTINGS,
     TEXT_SETTINGS,
     TREE_SETTINGS,
     write_book,
+    write_labelled,
     write_text,
     write_trees,
 )
@@ -30,6 +32,7 @@ PAPER = (ROOT / "docs" / "paper.md").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
 TRAINING = (ROOT / "docs" / "training.md").read_text("utf-8")
 PARSING = (ROOT / "docs" / "parsing.md").read_text("utf-8")
+CLASSIFICATION = (ROOT / "docs" / "classification.md").read_text("utf-8")
 LANGUAGE_MODEL = (ROOT / "docs" / "language-model.md").read_text("utf-8")
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
 ROWS = [row for row in PAPER.splitlines() if row.startswith(("| §", "| Table", "| Figure"))]
@@ -87,7 +90,7 @@ def blocks(document: str, language: str) -> list[str]:
 
 @pytest.fixture
 def text(tmp_path: Path) -> Path:
-    """A folder with the text that the documents speak of."""
+    """A folder with the files that the documents speak of."""
     parallel = write_text(tmp_path)
     for part in ("train", "test"):
         shutil.copy(parallel.sources[0], tmp_path / f"{part}.en")
@@ -95,15 +98,19 @@ def text(tmp_path: Path) -> Path:
     shutil.copy(write_book(tmp_path).paths[0], tmp_path / "test.txt")
     for part, seed, count in (("train", 1, 120), ("dev", 2, 10), ("test", 3, 10)):
         write_trees(tmp_path, count, seed).paths[0].rename(tmp_path / f"{part}.mrg")
+    for part, count in (("train", 240), ("test", 20)):
+        labelled = write_labelled(tmp_path, count, seed=count).paths[0]
+        labelled.rename(tmp_path / f"{part}.csv")
     words = [found.tree.words() for found in read_trees(tmp_path / "test.mrg")]
+    (tmp_path / "reviews.txt").write_text("ban bara\nkan\n")
     (tmp_path / "sentences.txt").write_text("".join(f"{' '.join(each)}\n" for each in words))
     return tmp_path
 
 
 @pytest.mark.parametrize(
     "document",
-    [README, TRAINING, LANGUAGE_MODEL, PARSING],
-    ids=["README", "training", "language-model", "parsing"],
+    [README, TRAINING, LANGUAGE_MODEL, PARSING, CLASSIFICATION],
+    ids=["README", "training", "language-model", "parsing", "classification"],
 )
 def test_the_commands_of_a_document_run_in_their_order(
     document: str, text: Path, preloaded: Path
@@ -121,6 +128,8 @@ def test_the_commands_of_a_document_run_in_their_order(
             command += [part for change in TEXT_SETTINGS for part in ("--set", change)]
         elif command[1] in ("train", "doctor") and "--trees" in command:
             command += [part for change in TREE_SETTINGS for part in ("--set", change)]
+        elif command[1] in ("train", "doctor") and "--table" in command:
+            command += [part for change in CLASS_SETTINGS for part in ("--set", change)]
     for verb in commands:
         result = subprocess.run(
             [str(preloaded / "headwise"), *verb[1:]],
@@ -183,6 +192,18 @@ def test_the_python_of_the_parsing_guide_runs(
     assert (result.returncode, result.stderr) == (0, "")
     assert result.stdout.startswith("(")
     assert result.stdout.endswith(" .\n")
+
+
+def test_the_python_of_the_classification_guide_runs(
+    trained_classifier: Path, tmp_path: Path, run_python: RunPython
+) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "reviews").symlink_to(trained_classifier)
+    (code,) = blocks(CLASSIFICATION, "python")
+    result = run_python(code, tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    *_, last = result.stdout.splitlines()
+    assert last.startswith("('hill', 'river', 'wood') [[")
 
 
 def test_the_pipe_of_the_readme_translates(trained_run: Path, tmp_path: Path) -> None:

@@ -31,6 +31,7 @@ def test_table_3_parameter_counts_come_out_right(recipe: str) -> None:
 
 
 OURS = ["demo", "demo-numbers", "demo-reverse", "gpt", "lm-tiny", "multi30k-tiny", "parsing-small"]
+OURS += ["text-tiny"]
 
 
 @pytest.mark.parametrize("recipe", OURS)
@@ -104,6 +105,17 @@ def test_the_options_of_later_models_are_departures() -> None:
         "  model.norm_epsilon = 1e-05, where §3.1 has no value, and the authors' code 1e-6",
         '  model.activation = "gelu", where §3.3 has "relu"',
         "  model.scale_embeddings = false, where §3.4 has embeddings multiplied by sqrt(d_model)",
+    ]
+
+
+def test_a_decoder_departs_only_if_its_layers_are_not_as_many_as_the_encoders() -> None:
+    assert describe_departures(load_recipe("base", ["model.num_layers=4"])).splitlines()[1:] == [
+        "  model.num_layers = 4, where §3.1 has 6"
+    ]
+    text = describe_departures(load_recipe("base", ["model.num_decoder_layers=2"]))
+    assert text.splitlines()[1:] == [
+        "  model.num_decoder_layers = 2, where §3.1 has as many layers in the decoder as in the "
+        "encoder"
     ]
 
 

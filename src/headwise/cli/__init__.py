@@ -13,6 +13,7 @@ import click
 
 from headwise import __version__
 from headwise.cli.attention import attention
+from headwise.cli.classify import classify
 from headwise.cli.config import config
 from headwise.cli.demo import demo
 from headwise.cli.doctor import doctor
@@ -56,6 +57,10 @@ Examples:
                                     train a constituency parser on your own trees
   headwise parse runs/parse "The dog sleeps."
                                     trees of sentences, or of the lines of stdin
+  headwise train text-tiny --table reviews.csv --text-column text --label-column label \\
+      --run runs/reviews            train a classifier on your own table
+  headwise classify runs/reviews "Loved it."
+                                    classes of texts, or of the lines of stdin
   headwise doctor multi30k-tiny     time and memory of a recipe on this machine
   headwise plot runs/base --out curves.html
                                     a run's loss, perplexity, rate and speed
@@ -95,6 +100,7 @@ def app(context: click.Context) -> None:
 
 app.add_command(attention)
 app.add_command(average)
+app.add_command(classify)
 app.add_command(config)
 app.add_command(demo)
 app.add_command(doctor)

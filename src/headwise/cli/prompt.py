@@ -1,4 +1,4 @@
-"""An interactive prompt that translates or parses each line."""
+"""An interactive prompt that translates, parses or classifies each line."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -9,6 +9,7 @@ import click
 from headwise.cli.output import error_line, show, show_styled, shown_text
 
 if TYPE_CHECKING:
+    from headwise.tasks.classification.classifier import Classifier
     from headwise.tasks.parsing.parser import Parser
     from headwise.tasks.translation.translator import Translation, Translator
 
@@ -55,6 +56,23 @@ def draw_trees(parser: "Parser") -> None:
             show("")
             return
         show(parse.pretty())
+
+
+def classify_lines(classifier: "Classifier") -> None:
+    """Classify what is typed, until an empty line, Ctrl-D or Ctrl-C."""
+    from headwise.errors import RequestError
+
+    for line in _lines():
+        try:
+            (found,) = classifier.classify(line, top=3)
+        except RequestError as error:
+            error_line(str(error))
+            continue
+        except KeyboardInterrupt:
+            show("")
+            return
+        answers = (f"{shown_text(each.label)} {each.probability:.1%}" for each in found.answers)
+        show(f"  {', '.join(answers)}")
 
 
 def _lines() -> Iterator[str]:

@@ -70,8 +70,26 @@ def given_flags(values: Mapping[str, Any], *, but: str) -> list[str]:
     """Return the flags of those `evaluation_options` that have a value and are not one task's."""
     own = {option.flag for option in task_inputs(but).evaluation_options}
     options = [option for task in TASKS for option in task_inputs(task).evaluation_options]
-    given = [o.flag for o in options if values.get(o.name) not in (None, (), o.default)]
+    given = [o.flag for o in options if values.get(o.name) not in (None, (), False, o.default)]
     return [flag for flag in given if flag not in own]
+
+
+def usual_recipe(values: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the recipe for the files that are given, and why it is that one.
+
+    Files of translation, or of no task or of several, give no recipe and no reason.
+    """
+    by_flag = {
+        option.flag: task
+        for task in TASKS
+        for option in task_inputs(task).options[:1]  # The first names the files to train on.
+        if values.get(option.name) not in (None, ())
+    }
+    if len(by_flag) == 1:
+        ((flag, task),) = by_flag.items()
+        if recipe := TASKS[task].recipe:
+            return recipe, f"no recipe is given and {flag} is of {task}"
+    return "", ""
 
 
 def _option(option: InputOption) -> Callable[..., Any]:
@@ -85,6 +103,8 @@ def _option(option: InputOption) -> Callable[..., Any]:
             show_default=True,
             help=option.help,
         )
+    if option.kind == "flag":
+        return click.option(option.flag, option.name, is_flag=True, help=option.help)
     if option.kind == "text":
         return click.option(
             option.flag,

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from headwise.cli.figures import figures
-from headwise.cli.output import error_line, show
+from headwise.cli.output import error_line, note, show
 from headwise.cli.text_options import (
     FILE,
     summary,
     text_options,
     training_files,
+    usual_recipe,
     validation_files,
 )
 from headwise.visible import visible
@@ -65,8 +66,9 @@ def train(
 ) -> None:
     """Train a model on files of your own, or go on with a run.
 
-    RECIPE is a shipped recipe's name or a TOML file; without it, a new run is the paper's base
-    model and an old one what it was.
+    RECIPE is a shipped recipe's name or a TOML file. Without it, an old run is what it was; a new
+    one is text-tiny, lm-tiny or parsing-small if --table, --text or --trees is given, and else the
+    paper's base model.
     """
     from headwise.cli.watch import watch
     from headwise.recipes import load_recipe
@@ -76,6 +78,10 @@ def train(
 
         config = RunDirectory(run).config(overrides)
     else:
+        if recipe is None:
+            recipe, why = usual_recipe(files)
+            if why:
+                note(f"training {recipe}: {why}")
         config = load_recipe(recipe or "base", overrides)
     text, valid = training_files(config, files), validation_files(config, files)
     if text is not None and data is not None:

@@ -10,6 +10,7 @@ from headwise.config.experiment import (
     FORMAT_VERSION,
     TASKS,
     AnyConfig,
+    ClassificationConfig,
     Config,
     LanguageModelConfig,
     ParsingConfig,
@@ -23,10 +24,12 @@ from headwise.config.experiment import (
 from headwise.config.model import Assembly, ModelConfig, Vocab
 from headwise.config.recurrent import RecurrentConfig
 from headwise.config.sections import (
+    FEWEST_CLASSES,
     LONGEST_CONTINUATION,
     SMALLEST_VOCABULARY,
     STRONGEST_PENALTY,
     WIDEST_BEAM,
+    ClassificationDataConfig,
     DataConfig,
     DecodeConfig,
     GenerateConfig,
@@ -38,6 +41,7 @@ from headwise.config.sections import (
 from headwise.config.train import TrainConfig
 
 __all__ = [
+    "FEWEST_CLASSES",
     "FORMAT_VERSION",
     "LONGEST_CONTINUATION",
     "SMALLEST_VOCABULARY",
@@ -46,6 +50,8 @@ __all__ = [
     "WIDEST_BEAM",
     "AnyConfig",
     "Assembly",
+    "ClassificationConfig",
+    "ClassificationDataConfig",
     "Config",
     "DataConfig",
     "DecodeConfig",

@@ -12,9 +12,12 @@ from typing_extensions import TypeVar
 from headwise.config.model import Assembly, ModelConfig, Vocab
 from headwise.config.recurrent import RecurrentConfig
 from headwise.config.sections import (
+    FEWEST_CLASSES,
+    ClassificationDataConfig,
     DataConfig,
     DecodeConfig,
     GenerateConfig,
+    NoDecodeConfig,
     ParsingDataConfig,
     ParsingDecodeConfig,
     TextDataConfig,
@@ -69,10 +72,16 @@ class Config(Generic[D, S, M]):
                 f"model.aligned_input = true must be false with task = {self.task!r}, whose "
                 "outputs do not follow the source word by word"
             )
-        if row.assembly == "decoder" and model.num_decoder_layers != model.num_layers:
+        if row.assembly != "seq2seq" and model.num_decoder_layers != model.num_layers:
             raise ConfigError(
                 f"model.num_decoder_layers = {model.num_decoder_layers} must be model.num_layers = "
-                f"{model.num_layers} with task = {self.task!r}, which has no encoder: leave it out"
+                f"{model.num_layers} with task = {self.task!r}, whose model is one stack: leave it "
+                "out"
+            )
+        if row.assembly != "classifier" and getattr(model, "pooling", "class-token") == "mean":
+            raise ConfigError(
+                f"model.pooling = 'mean' must be 'class-token' with task = {self.task!r}, which "
+                "does not classify: leave it out"
             )
         row.check(self)
 
@@ -119,6 +128,7 @@ class Config(Generic[D, S, M]):
 
 LanguageModelConfig = Config[TextDataConfig, GenerateConfig]
 ParsingConfig = Config[ParsingDataConfig, ParsingDecodeConfig]
+ClassificationConfig = Config[ClassificationDataConfig, NoDecodeConfig]
 
 AnyConfig = Config[Any, Any, Any]
 """The config of any task, for code that serves them all."""
@@ -140,6 +150,8 @@ class TaskRow:
     """Its options on the command line as "module:object", which must import quickly."""
     served: str = ""
     """How it is served, as "module:object"; empty where it cannot be."""
+    recipe: str = ""
+    """The recipe that is taken where its files are given and no recipe; empty: the base model."""
     kinds: tuple[str, ...] = ("transformer",)
     """The values of `model.kind` that it takes."""
     is_aligned: bool = False
@@ -193,6 +205,31 @@ def _check_parsing(config: AnyConfig) -> None:
         raise ConfigError("train.bleu_pairs must be 0: a parser does not translate")
 
 
+def _classification_vocab(config: AnyConfig) -> Vocab:
+    return Vocab(source_size=config.data.vocab_size, target_size=FEWEST_CLASSES)
+
+
+def _check_classification(config: AnyConfig) -> None:
+    longest, model = config.data.longest, config.model
+    if model.positions == "learned" and model.max_positions < longest:
+        raise ConfigError(
+            f"model.max_positions = {model.max_positions} must be at least data.longest = "
+            f"{longest}: learned positions cover no more"
+        )
+    if config.train.batch_tokens < longest:
+        raise ConfigError(
+            f"train.batch_tokens = {config.train.batch_tokens} must be at least data.longest = "
+            f"{longest}: a batch has whole texts"
+        )
+    if model.tying != "three-way":
+        raise ConfigError(
+            f"model.tying = {model.tying!r} must be left out with task = 'classification', whose "
+            "model has a single embedding"
+        )
+    if config.train.bleu_pairs:
+        raise ConfigError("train.bleu_pairs must be 0: a classifier does not translate")
+
+
 _USUAL_SYMBOLS = 106
 """The target vocabulary of an English treebank, special ids included."""
 
@@ -215,6 +252,7 @@ TASKS: dict[str, TaskRow] = {
         assembly="decoder",
         inputs="headwise.tasks.language_model.inputs:INPUTS",
         served="headwise.tasks.language_model.serving:SERVED",
+        recipe="lm-tiny",
         check=_check_language_model,
     ),
     "parsing": TaskRow(
@@ -225,9 +263,22 @@ TASKS: dict[str, TaskRow] = {
         assembly="seq2seq",
         inputs="headwise.tasks.parsing.inputs:INPUTS",
         served="headwise.tasks.parsing.serving:SERVED",
+        recipe="parsing-small",
         is_aligned=True,
         vocab=_parsing_vocab,
         check=_check_parsing,
+    ),
+    "classification": TaskRow(
+        data=ClassificationDataConfig,
+        decode=NoDecodeConfig,
+        module="headwise.tasks.classification.task:TASK",
+        verb="classify",
+        assembly="classifier",
+        inputs="headwise.tasks.classification.inputs:INPUTS",
+        served="headwise.tasks.classification.serving:SERVED",
+        recipe="text-tiny",
+        vocab=_classification_vocab,
+        check=_check_classification,
     ),
 }
 

@@ -12,7 +12,7 @@ from headwise.checks import (
     require_not_negative,
     require_share,
 )
-from headwise.config.sections import SMALLEST_VOCABULARY
+from headwise.config.sections import FEWEST_CLASSES, SMALLEST_VOCABULARY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +20,8 @@ class Vocab:
     """The sizes of a model's vocabularies and their special ids.
 
     Source sequences end in eos; targets start from `start` and end in eos. A model with a single
-    vocabulary has two equal sizes.
+    vocabulary has two equal sizes. Of a classifier the target's entries are its classes, none of
+    which is special.
     """
 
     name: ClassVar[str] = "vocab"
@@ -36,7 +37,8 @@ class Vocab:
 
     def __post_init__(self) -> None:
         check_types(self)
-        require_at_least(self, SMALLEST_VOCABULARY, "source_size", "target_size")
+        require_at_least(self, SMALLEST_VOCABULARY, "source_size")
+        require_at_least(self, FEWEST_CLASSES, "target_size")
 
     def size(self, side: Literal["source", "target"]) -> int:
         """Return how many entries one of the vocabularies has."""
@@ -60,8 +62,9 @@ def embedding_rows(tying: Tying, vocab: Vocab) -> int:
     }[tying]
 
 
-Assembly = Literal["seq2seq", "decoder"]
-"""What a model is built of: encoder and decoder, or a decoder alone (a language model)."""
+Assembly = Literal["seq2seq", "decoder", "classifier"]
+"""What a model is built of: encoder and decoder; a decoder alone (a language model); or an encoder
+whose output becomes a class."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +124,9 @@ class ModelConfig:
     """Whether the decoder's input also has the encoder's output at the next unread word: a
     departure from the paper, for tasks whose outputs follow the source word by word (parsing). With
     rotary positions, attention over the source then goes by the distance from that word."""
+    pooling: Literal["class-token", "mean"] = "class-token"
+    """What a classifier makes of the encoder's output: the vector of a token before the text, as in
+    BERT, or the mean of all."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -179,13 +185,17 @@ class ModelConfig:
         feed_forward = (d + 1) * self.d_ff + (self.d_ff + 1) * d
         norm = 2 * d
         layer = attention + feed_forward + 2 * norm
+        stacks, head = 1, 0
         if assembly == "decoder":
-            stacks, layers = 1, self.num_layers * layer
+            layers = self.num_layers * layer
             rows = (2 if self.tying == "untied" else 1) * vocab.target_size
+        elif assembly == "classifier":
+            layers, rows = self.num_layers * layer, vocab.source_size
+            head = (d + 1) * vocab.target_size
         else:
             decoder = self.num_decoder_layers * (layer + attention + norm)
             stacks, layers = 2, self.num_layers * layer + decoder
             rows = embedding_rows(self.tying, vocab)
         final_norms = stacks * norm if self.norm_order == "pre" else 0
         positions = stacks * self.max_positions * d if self.positions == "learned" else 0
-        return layers + final_norms + positions + rows * d
+        return layers + final_norms + positions + rows * d + head

@@ -22,6 +22,10 @@ _MOST_SAMPLED = 1 << 30
 """Characters of the text that subwords are learned from, which are all kept in memory."""
 
 
+_TOO_MANY = re.compile(r"value <= (\d+)")
+"""What SentencePiece says where the text has fewer subwords than asked for."""
+
+
 class SubwordSettings(Protocol):
     """What a config says about subwords; DataConfig describes these settings."""
 
@@ -59,36 +63,29 @@ class Subwords:
 
     @classmethod
     def learn(
-        cls, lines: Iterable[str], data: SubwordSettings, *, symbols: Sequence[str] = ()
+        cls,
+        lines: Iterable[str],
+        data: SubwordSettings,
+        *,
+        symbols: Sequence[str] = (),
+        may_be_fewer: bool = False,
     ) -> Self:
         """Learn a model of `data.vocab_size` entries; say what size the text allows if not that.
 
-        Each of `symbols` gets an entry of its own, whether or not it occurs in the lines.
+        Each of `symbols` gets an entry of its own, whether or not it occurs in the lines. With
+        `may_be_fewer`, a text that has not so many subwords gives as many as it has.
 
         Paper: §5.1.
         """
-        serialised = io.BytesIO()
+        if may_be_fewer:
+            lines = list(lines)  # They may be needed twice.
         try:
-            sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=_short_lines(lines),
-                model_writer=serialised,
-                vocab_size=data.vocab_size,
-                model_type=data.subwords,
-                byte_fallback=data.byte_fallback,
-                # Rare characters are spelled in bytes if they may be; otherwise none is left out.
-                character_coverage=0.9995 if data.byte_fallback else 1.0,
-                normalization_rule_name=data.normalization,
-                remove_extra_whitespaces=False,
-                pad_id=Vocab.pad,
-                unk_id=Vocab.unk,
-                bos_id=Vocab.bos,
-                eos_id=Vocab.eos,
-                user_defined_symbols=list(symbols),
-                minloglevel=2,
-            )
+            return cls(_trained(lines, data, symbols, data.vocab_size))
         except (RuntimeError, ValueError) as error:
+            largest = _TOO_MANY.search(str(error))
+            if may_be_fewer and largest:
+                return cls(_trained(lines, data, symbols, int(largest[1])))
             raise DataError(_size_advice(str(error), data.vocab_size)) from error
-        return cls(serialised.getvalue())
 
     def __reduce__(self) -> tuple[type["Subwords"], tuple[bytes]]:
         """Travel to another process as the serialised model."""
@@ -129,6 +126,31 @@ class Subwords:
         """Return the subword that each id stands for."""
         tokens: list[str] = self._processor.id_to_piece(ids)
         return tokens
+
+
+def _trained(
+    lines: Iterable[str], data: SubwordSettings, symbols: Sequence[str], size: int
+) -> bytes:
+    """Have SentencePiece learn a model of a size, and return its serialised form."""
+    serialised = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=_short_lines(lines),
+        model_writer=serialised,
+        vocab_size=size,
+        model_type=data.subwords,
+        byte_fallback=data.byte_fallback,
+        # Rare characters are spelled in bytes if they may be; otherwise none is left out.
+        character_coverage=0.9995 if data.byte_fallback else 1.0,
+        normalization_rule_name=data.normalization,
+        remove_extra_whitespaces=False,
+        pad_id=Vocab.pad,
+        unk_id=Vocab.unk,
+        bos_id=Vocab.bos,
+        eos_id=Vocab.eos,
+        user_defined_symbols=list(symbols),
+        minloglevel=2,
+    )
+    return serialised.getvalue()
 
 
 Texts = TypeVar("Texts", bound=tuple[str, ...])
@@ -173,7 +195,7 @@ def _short_lines(lines: Iterable[str]) -> Iterator[str]:
 
 def _size_advice(message: str, size: int) -> str:
     """Turn SentencePiece's complaint about the vocabulary's size into advice."""
-    if largest := re.search(r"value <= (\d+)", message):
+    if largest := _TOO_MANY.search(message):
         return (
             f"the text supports at most {int(largest[1]):,} subwords, not {size:,}: "
             f"set data.vocab_size={largest[1]} or less, or give more text"

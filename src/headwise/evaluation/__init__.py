@@ -1,4 +1,4 @@
-"""Scores of translations and trees: strings and files in, numbers with their signatures out."""
+"""Scores of translations, trees and classes: files and values in, numbers out."""
 
 from headwise.evaluation.bracket_parameters import COLLINS, BracketParameters, read_parameters
 from headwise.evaluation.bracket_scores import (
@@ -17,6 +17,14 @@ from headwise.evaluation.bracket_table import (
     sentence_table,
 )
 from headwise.evaluation.brackets import SentenceScore, score_sentence
+from headwise.evaluation.class_table import class_report, class_values
+from headwise.evaluation.classes import (
+    ClassScore,
+    ClassScores,
+    paired_difference,
+    score_classes,
+    score_labels,
+)
 from headwise.evaluation.corpus import References, read_corpus, read_tsv_corpus, refuse_nul
 from headwise.evaluation.metrics import Bleu, ChrF, bleu, chrf
 from headwise.evaluation.resampling import RESAMPLES, SEED, Interval
@@ -40,6 +48,8 @@ __all__ = [
     "BracketScores",
     "BracketSummary",
     "ChrF",
+    "ClassScore",
+    "ClassScores",
     "Compared",
     "Comparison",
     "Interval",
@@ -54,11 +64,14 @@ __all__ = [
     "bracket_report",
     "bracket_values",
     "chrf",
+    "class_report",
+    "class_values",
     "compare",
     "comparison_table",
     "label_table",
     "length_table",
     "moses_tokenizer",
+    "paired_difference",
     "read_corpus",
     "read_parameters",
     "read_tree_line",
@@ -67,6 +80,8 @@ __all__ = [
     "report",
     "score",
     "score_cells",
+    "score_classes",
+    "score_labels",
     "score_sentence",
     "score_tree_files",
     "score_trees",

@@ -1,6 +1,7 @@
 """§3 of the paper, in its order: attention, layers, embeddings, positions, the whole model.
 
-`build_model` makes a model of these parts: the paper's `Transformer`, or a `LanguageModel`.
+`build_model` makes a model of these parts: the paper's `Transformer`, a `LanguageModel`, or a
+`SequenceClassifier`.
 `Recurrent` is what the paper measures itself against.
 
 Shapes, everywhere in this folder:
@@ -14,6 +15,7 @@ The model knows token ids and never text; it holds no loss and no mode.
 
 from headwise.model.batch import check_aligned, check_batch
 from headwise.model.build import Seq2Seq, build_model
+from headwise.model.classifier import SequenceClassifier
 from headwise.model.decoder import LanguageModel
 from headwise.model.masks import Allowed
 from headwise.model.recurrent import Recurrent, RecurrentState
@@ -27,6 +29,7 @@ __all__ = [
     "Recurrent",
     "RecurrentState",
     "Seq2Seq",
+    "SequenceClassifier",
     "StackTrace",
     "State",
     "Trace",

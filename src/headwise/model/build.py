@@ -3,6 +3,7 @@
 from typing import Literal, overload
 
 from headwise.config import Assembly, ModelConfig, RecurrentConfig, Vocab
+from headwise.model.classifier import SequenceClassifier
 from headwise.model.decoder import LanguageModel
 from headwise.model.recurrent import Recurrent
 from headwise.model.transformer import Transformer
@@ -23,15 +24,21 @@ def build_model(
 ) -> LanguageModel: ...
 @overload
 def build_model(
-    config: ModelConfig | RecurrentConfig, vocab: Vocab, assembly: Assembly
-) -> Seq2Seq | LanguageModel: ...
+    config: ModelConfig, vocab: Vocab, assembly: Literal["classifier"]
+) -> SequenceClassifier: ...
+@overload
 def build_model(
     config: ModelConfig | RecurrentConfig, vocab: Vocab, assembly: Assembly
-) -> Seq2Seq | LanguageModel:
+) -> Seq2Seq | LanguageModel | SequenceClassifier: ...
+def build_model(
+    config: ModelConfig | RecurrentConfig, vocab: Vocab, assembly: Assembly
+) -> Seq2Seq | LanguageModel | SequenceClassifier:
     """Build a model with its first weights, drawn from torch's default generator."""
     if isinstance(config, RecurrentConfig):
         assert assembly == "seq2seq", "a recurrent model has an encoder and a decoder"
         return Recurrent(config, vocab)
     if assembly == "decoder":
         return LanguageModel(config, vocab)
+    if assembly == "classifier":
+        return SequenceClassifier(config, vocab)
     return Transformer(config, vocab)

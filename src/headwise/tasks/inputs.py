@@ -20,8 +20,8 @@ class InputOption:
     name: str
     """The key of its value."""
     help: str
-    kind: Literal["path", "paths", "text", "columns"] = "path"
-    """A path; any number of paths; a word; or two column numbers as in 1,2."""
+    kind: Literal["path", "paths", "text", "columns", "flag"] = "path"
+    """A path; any number of paths; a word; two column numbers as in 1,2; or whether it is there."""
     default: str | None = None
     choices: tuple[str, ...] = ()
     """What a word may be."""

@@ -1,24 +1,14 @@
 """The demo: get text, train a model, score it on held-out sentences, and show some of them."""
 
 import json
-import shutil
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from headwise.config import Config
 from headwise.data.prepare import Progress
-from headwise.errors import (
-    CheckpointError,
-    ConfigError,
-    DataError,
-    DownloadError,
-    UnsafeFileError,
-)
-from headwise.files import remove_directory, replace_file
-from headwise.recipes import load_recipe
-from headwise.runs.checkpoint import read_state
+from headwise.errors import ConfigError, DownloadError
+from headwise.files import replace_file
 from headwise.runs.directory import RunDirectory
 from headwise.runs.state import TrainingState
 from headwise.tasks.table import load_task
@@ -26,21 +16,22 @@ from headwise.tasks.translation.report import UNSEEN, Sample, contents_of
 from headwise.tasks.translation.scores import RunScores, evaluate_translator
 from headwise.tasks.translation.translator import Translator
 from headwise.training.events import Event
-from headwise.training.stops import limit_reached
+from headwise.workflows.demo_runs import (
+    DATA,
+    SAMPLES,
+    check_space,
+    finished,
+    remove_demo,
+    timed_recipe,
+    writing_in,
+)
 from headwise.workflows.demo_tasks import TASKS, DemoTask, TaskName
 from headwise.workflows.demo_text import DemoText, get_text
 from headwise.workflows.report import write_report
 from headwise.workflows.runs import Inputs, check_same
 from headwise.workflows.train import train
 
-DATA = "demo-data"
-"""The folder of the text, beside the runs."""
-
-SAMPLES = 10
 _EXPLORED = 4
-
-_NEEDED_MIB = 300
-"""Free disk that a demo needs: the download, the text, the encoded text, the checkpoints."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +94,8 @@ def train_demo(
             say(f"So it learns {chosen.what} instead (--task numbers), without any download.")
             text = _text(chosen, path, say)
         if fresh and (path / "config.toml").exists():
-            _remove(path)
+            _task_of(path)  # Never remove a run that is not a demo's.
+            remove_demo(path)
         config = _config(path, chosen, minutes, overrides)
         state = finished(path)
         if state is not None:
@@ -197,13 +189,6 @@ def _task_of(path: Path) -> TaskName | None:
     raise ConfigError(f"{path} is a run, but not of a demo: choose another name for --run")
 
 
-def _remove(path: Path) -> None:
-    _task_of(path)  # Never remove a run that is not a demo's.
-    run = RunDirectory(path)
-    with run.locked():
-        remove_directory(path)
-
-
 def _config(path: Path, task: DemoTask, minutes: float | None, overrides: Sequence[str]) -> Config:
     """Return the config of an existing run, or the recipe's with these minutes."""
     if (path / "config.toml").exists():
@@ -212,12 +197,8 @@ def _config(path: Path, task: DemoTask, minutes: float | None, overrides: Sequen
         config = run.config(overrides)
         check_same(run, config, load_task(config.task), Inputs())
         return config
-    recipe = load_recipe(task.recipe).train
-    wanted = recipe.max_minutes if minutes is None else minutes
-    # The same number of checkpoints, however short the training.
-    interval = recipe.save_every_minutes * wanted / recipe.max_minutes
-    times = [f"train.max_minutes={wanted}", f"train.save_every_minutes={interval}"]
-    return load_recipe(task.recipe, [*times, *overrides])
+    recipe: Config = timed_recipe(task.recipe, minutes, overrides)
+    return recipe
 
 
 def _check_same(run: RunDirectory, task: DemoTask, minutes: float | None) -> None:
@@ -236,41 +217,3 @@ def _check_same(run: RunDirectory, task: DemoTask, minutes: float | None) -> Non
         f"{path} is a demo {what}: `headwise demo {option} --run {beside}` trains another beside "
         "it; with --fresh it takes its place"
     )
-
-
-def finished(path: Path) -> TrainingState | None:
-    """Return the state of training if it is finished, else None."""
-    if not (path / "config.toml").exists():
-        return None
-    run = RunDirectory(path)
-    train_config, steps = run.config().train, run.steps()
-    if not steps or (train_config.average_last > 1 and not run.inside(run.averaged).exists()):
-        return None
-    try:
-        state = read_state(run.inside(run.step_directory(steps[-1])))
-    except UnsafeFileError:
-        raise
-    except CheckpointError:
-        return None  # Damaged: training continues from the one before.
-    return state if limit_reached(train_config, state, state.minutes) else None
-
-
-@contextmanager
-def writing_in(directory: Path) -> Iterator[None]:
-    """Turn an OSError, such as a full disk, into an error that names the path."""
-    try:
-        yield
-    except OSError as error:
-        place = error.filename or directory
-        raise DataError(f"{place}: cannot be written: {error.strerror}") from error
-
-
-def check_space(directory: Path) -> None:
-    """Refuse to start if the disk would become full."""
-    there = next(path for path in (directory, *directory.absolute().parents) if path.exists())
-    free = shutil.disk_usage(there).free / 2**20
-    if free < _NEEDED_MIB:
-        raise DataError(
-            f"{directory}: {free:,.0f} MiB of disk are free, and the demo needs {_NEEDED_MIB}: "
-            "make room, or put it elsewhere with --run"
-        )

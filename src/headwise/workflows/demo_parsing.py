@@ -6,21 +6,29 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from headwise.config import ParsingConfig
 from headwise.data.prepare import Progress
 from headwise.data.trees import Tree, clean, read_trees, write_tree
 from headwise.errors import ConfigError, DataError
-from headwise.files import new_directory, remove_directory, write_file
-from headwise.recipes import load_recipe
+from headwise.files import new_directory, write_file
 from headwise.runs.directory import RunDirectory
-from headwise.runs.state import TrainingState
 from headwise.tasks.parsing.files import TreeFiles
 from headwise.tasks.parsing.parser import Parse, Parser
 from headwise.tasks.parsing.report import report_contents
 from headwise.tasks.parsing.scores import RunParses, evaluate_parser
 from headwise.tasks.report import Figure
 from headwise.training.events import Event
-from headwise.workflows.demo import DATA, SAMPLES, check_space, finished, writing_in
+from headwise.workflows.demo_runs import (
+    DATA,
+    SAMPLES,
+    TrainedDemo,
+    check_demo,
+    check_space,
+    existing_config,
+    finished,
+    remove_demo,
+    timed_recipe,
+    writing_in,
+)
 from headwise.workflows.report import write_report
 from headwise.workflows.train import train
 
@@ -43,24 +51,10 @@ WHERE_TREES_ARE = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class ParsingDemoTraining:
-    """A demo of parsing whose training has ended or was stopped."""
-
-    run: RunDirectory
-    test: Path
-    """The held-out trees."""
-    state: TrainingState
-    is_new: bool
-    """False for a demo that was trained before, and is only shown."""
-    signal: int = 0
-    """The signal that stopped training, or 0."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class ParsingDemoReport:
     """The results of a trained demo of parsing."""
 
-    training: ParsingDemoTraining
+    training: TrainedDemo
     found: RunParses
     samples: list[Parse]
     """Of the first short sentences."""
@@ -79,7 +73,7 @@ def train_parsing_demo(
     say: Callable[[str], None] = lambda _: None,
     on_event: Callable[[Event], None] = lambda _: None,
     on_progress: Progress = lambda *_: None,
-) -> ParsingDemoTraining:
+) -> TrainedDemo:
     """Hold out some of the trees and train on the others, or continue an earlier demo.
 
     The default minutes are the run's, else five.
@@ -91,14 +85,21 @@ def train_parsing_demo(
         if not path.exists():
             check_space(path.parent)
         files, counts = _split(trees, path.parent / DATA / "parsing")
-        if fresh and (path / "config.toml").exists():
-            _remove(path)
-        config = _config(path, minutes, overrides)
+        is_begun = (path / "config.toml").exists()
+        if is_begun:
+            check_demo(path, "parsing", _TRAIN)
+        if is_begun and fresh:
+            remove_demo(path)
+            is_begun = False
+        if is_begun:
+            config = existing_config(path, minutes, overrides)
+        else:
+            config = timed_recipe(RECIPE, MINUTES if minutes is None else minutes, overrides)
         state = finished(path)
         if state is not None:
             # Also refuses a run of other trees.
             _check_trees(path, files / _TRAIN)
-            return ParsingDemoTraining(
+            return TrainedDemo(
                 run=RunDirectory(path), test=files / _TEST, state=state, is_new=False
             )
         say(
@@ -113,7 +114,7 @@ def train_parsing_demo(
             on_event=on_event,
             on_progress=on_progress,
         )
-    return ParsingDemoTraining(
+    return TrainedDemo(
         run=RunDirectory(path),
         test=files / _TEST,
         state=report.state,
@@ -123,7 +124,7 @@ def train_parsing_demo(
 
 
 def evaluate_parsing_demo(
-    training: ParsingDemoTraining, *, on_progress: Progress = lambda *_: None
+    training: TrainedDemo, *, on_progress: Progress = lambda *_: None
 ) -> ParsingDemoReport:
     """Parse the held-out sentences with the recipe's beam, score them, and write the report."""
     run, parser = training.run, Parser.load(training.run.path)
@@ -195,45 +196,9 @@ def _held_out(trees: Sequence[Tree]) -> set[int]:
     return set(drawn)
 
 
-def _config(path: Path, minutes: float | None, overrides: Sequence[str]) -> ParsingConfig:
-    """Return the config of an existing run, or the recipe's with these minutes."""
-    if (path / "config.toml").exists():
-        run = RunDirectory(path)
-        _check_demo(run)
-        before = run.config().train.max_minutes
-        if minutes is not None and minutes != before:
-            raise ConfigError(
-                f"{path} is a demo of {before:g} minutes: choose another --run for {minutes:g}; "
-                "with --fresh it takes its place"
-            )
-        existing: ParsingConfig = run.config(overrides)  # type: ignore[assignment]
-        return existing
-    recipe = load_recipe(RECIPE).train
-    wanted = MINUTES if minutes is None else minutes
-    # The same number of checkpoints, however short the training.
-    interval = recipe.save_every_minutes * wanted / recipe.max_minutes
-    times = [f"train.max_minutes={wanted}", f"train.save_every_minutes={interval}"]
-    config: ParsingConfig = load_recipe(RECIPE, [*times, *overrides])  # type: ignore[assignment]
-    return config
-
-
-def _check_demo(run: RunDirectory) -> None:
-    text = run.origin().get("text")
-    names = [each[0] for each in text if each] if isinstance(text, list) else []
-    if run.config().task != "parsing" or names != [_TRAIN]:
-        raise ConfigError(f"{run.path} is a run, but not of this demo: choose another --run")
-
-
 def _check_trees(path: Path, trees: Path) -> None:
     if RunDirectory(path).origin().get("text") != TreeFiles.of(trees).describe():
         raise ConfigError(
             f"{path} is a demo of other trees: choose another --run; with --fresh it takes its "
             "place"
         )
-
-
-def _remove(path: Path) -> None:
-    run = RunDirectory(path)
-    _check_demo(run)  # Never remove a run that is not a demo's.
-    with run.locked():
-        remove_directory(path)

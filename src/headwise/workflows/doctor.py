@@ -23,6 +23,7 @@ from headwise.training.task import PreparedReport, Progress, Source
 from headwise.workflows.runs import training_batches
 
 _EXTRAS = {
+    "baseline": "sklearn",
     "ctranslate2": "ctranslate2",
     "plot": "matplotlib",
     "serve": "fastapi",

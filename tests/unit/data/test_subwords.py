@@ -110,6 +110,15 @@ def test_the_size_advised_is_one_that_works() -> None:
     assert len(Subwords.learn(lines(), DataConfig(vocab_size=advised))) == advised
 
 
+def test_a_text_with_fewer_subwords_gives_as_many_as_it_has() -> None:
+    learned = Subwords.learn(iter(lines(50)), DataConfig(vocab_size=9000), may_be_fewer=True)
+    assert 280 < len(learned) < 9000
+    with pytest.raises(DataError, match=f"supports at most {len(learned)} subwords"):
+        Subwords.learn(lines(50), DataConfig(vocab_size=9000))
+    with pytest.raises(DataError, match="the characters of the text alone need"):
+        Subwords.learn(lines(50), DataConfig(vocab_size=265), may_be_fewer=True)
+
+
 def test_something_else_is_not_taken_for_a_model() -> None:
     with pytest.raises(DataError, match="not a SentencePiece model"):
         Subwords(b"something else")

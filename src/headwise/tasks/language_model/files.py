@@ -5,21 +5,17 @@ table. Reading is cheap; what costs time (decoding, encoding) is done with whole
 processes (records.py).
 """
 
-import csv
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-from headwise.data.lines import LONGEST_LINE, raw_lines
-from headwise.data.text import BLOCK_LINES, LineReport, Paths, decode_line, file_size
+from headwise.data.lines import raw_lines
+from headwise.data.tables import read_table, table_kind
+from headwise.data.text import BLOCK_LINES, LineReport, Paths, file_size
 from headwise.errors import DataError
 
 _BLOCK_BYTES = 1 << 20
-_COMPRESSED = (".gz", ".xz", ".zst")
-_TABLES = (".tsv", ".csv", ".jsonl")
-_ADVICE = "convert the file, or leave such lines out with --lenient"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,12 +72,6 @@ class DocumentBlock:
     """What became of the rows."""
 
 
-def table_kind(path: Path) -> str:
-    """Return ".tsv", ".csv" or ".jsonl", or nothing for plain text."""
-    name = path.with_suffix("") if path.suffix in _COMPRESSED else path
-    return name.suffix if name.suffix in _TABLES else ""
-
-
 def read_text_blocks(files: TextFiles, *, lenient: bool) -> Iterator[TextBlock | DocumentBlock]:
     """Read files in bounded memory. What is wrong is a DataError with file and line.
 
@@ -132,104 +122,11 @@ def _document_blocks(path: Path, column: str, lenient: bool) -> Iterator[Documen
 
 def _rows(path: Path, column: str, report: LineReport) -> Iterator[tuple[int, str | DataError]]:
     """Yield the number of each row's line and its text, or what is wrong with the row."""
-    match table_kind(path):
-        case ".jsonl":
-            yield from _json_rows(path, column, report)
-        case ".csv":
-            yield from _csv_rows(path, column, report)
-        case _:
-            yield from _tsv_rows(path, column, report)
-
-
-def _json_rows(
-    path: Path, column: str, report: LineReport
-) -> Iterator[tuple[int, str | DataError]]:
-    for number, line in _decoded_lines(path, report):
-        if isinstance(line, DataError):
-            yield number, line
-            continue
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            yield number, DataError(f"{path}:{number}: not JSON: {error}")
-            continue
-        text = row.get(column) if isinstance(row, dict) else None
-        if not isinstance(text, str):
+    for number, found in read_table(path, (column,), report):
+        if isinstance(found, DataError):
+            yield number, found
+        elif isinstance(found[0], str):
+            yield number, found[0]
+        else:
             wrong = f"{path}:{number}: has no text in {column!r}"
             yield number, DataError(f"{wrong}: name another --text-column, or use --lenient")
-        elif any("\ud800" <= character <= "\udfff" for character in text):
-            yield number, DataError(f"{path}:{number}: half of a surrogate pair is no text")
-        else:
-            yield number, text
-
-
-def _tsv_rows(path: Path, column: str, report: LineReport) -> Iterator[tuple[int, str | DataError]]:
-    place: int | None = None
-    for number, line in _decoded_lines(path, report):
-        if place is None:
-            if isinstance(line, DataError):
-                raise line
-            place = _place(path, column, line.split("\t"))
-        elif isinstance(line, DataError):
-            yield number, line
-        else:
-            fields = line.split("\t")
-            yield number, _field(path, number, fields, place, column)
-
-
-def _csv_rows(path: Path, column: str, report: LineReport) -> Iterator[tuple[int, str | DataError]]:
-    faults: list[tuple[int, DataError]] = []
-    read = 0
-
-    def lines() -> Iterator[str]:
-        nonlocal read
-        for number, line in _decoded_lines(path, report):
-            read = number
-            if isinstance(line, DataError):
-                faults.append((number, line))
-            else:
-                yield f"{line}\n"
-
-    csv.field_size_limit(LONGEST_LINE)  # Of all readers of this process; by default 128 KiB.
-    rows = csv.reader(lines(), strict=True)
-    place: int | None = None
-    while True:
-        number = read + 1
-        try:
-            fields = next(rows, None)
-        except csv.Error as error:
-            # Where a quote is wrong, so is all that follows: there is no next row to go on with.
-            raise DataError(f"{path}:{number}: not CSV: {error}") from error
-        yield from faults
-        faults.clear()
-        if fields is None:
-            return
-        if place is None:
-            place = _place(path, column, fields)
-        elif fields:
-            yield number, _field(path, number, fields, place, column)
-
-
-def _decoded_lines(path: Path, report: LineReport) -> Iterator[tuple[int, str | DataError]]:
-    for number, raw in enumerate(raw_lines(path), start=1):
-        try:
-            yield number, decode_line(raw, str(path), number, report, advice=_ADVICE)
-        except DataError as error:
-            yield number, error
-
-
-def _place(path: Path, column: str, names: list[str]) -> int:
-    if column not in names:
-        there = ", ".join(repr(name) for name in names[:10])
-        raise DataError(f"{path}:1: has no column {column!r}: there is {there:.200}")
-    return names.index(column)
-
-
-def _field(path: Path, number: int, fields: list[str], place: int, column: str) -> str | DataError:
-    if len(fields) > place:
-        return fields[place]
-    return DataError(
-        f"{path}:{number}: {len(fields)} columns, but {column!r} is column {place + 1}"
-    )

