@@ -114,6 +114,14 @@ def trained_parser(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def trained_masked(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train a masked language model of a text in which each word follows from the one before."""
+    from tests.small_runs import train_masked
+
+    return made_once(tmp_path_factory, "masked", train_masked) / "run"
+
+
+@pytest.fixture(scope="session")
 def trained_classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Train a classifier of texts whose words tell their class."""
     from tests.small_runs import train_classifier

@@ -79,6 +79,26 @@ TREE_SETTINGS = (
 )
 
 
+MASK_SETTINGS = (
+    "data.vocab_size=300",
+    "data.context=24",
+    "data.normalization=identity",
+    "model.d_model=16",
+    "model.d_ff=24",
+    "model.num_layers=1",
+    "model.num_heads=2",
+    "train.batch_tokens=150",
+    "train.schedule=paper",
+    "train.peak_rate=0",
+    "train.decay_by=steps",
+    "train.max_minutes=0",
+    "train.warmup_steps=10",
+    "train.max_steps=12",
+    "train.save_every_steps=4",
+    "train.log_every_steps=3",
+    "train.average_last=3",
+)
+
 CLASS_SETTINGS = (
     "data.vocab_size=290",
     "data.holdout_examples=20",
@@ -111,6 +131,30 @@ def small_text_config(*changes: str) -> AnyConfig:
 def small_tree_config(*changes: str) -> AnyConfig:
     """The config of a small parser."""
     return load_recipe("parsing-small", [*TREE_SETTINGS, *changes])
+
+
+def small_masked_config(*changes: str) -> AnyConfig:
+    """The config of a small masked language model."""
+    return load_recipe("bert-tiny", [*MASK_SETTINGS, *changes])
+
+
+def train_masked(directory: Path) -> Path:
+    """Train a masked language model of the text of `write_book`."""
+    from headwise.workflows.train import train
+
+    config = small_masked_config(
+        "model.d_model=32",
+        "model.d_ff=64",
+        "model.dropout=0",
+        "train.schedule=linear",
+        "train.peak_rate=1e-2",
+        "train.batch_tokens=500",
+        "train.max_steps=700",
+        "train.save_every_steps=350",
+        "train.average_last=1",
+    )
+    train(config, directory / "run", text=write_book(directory, documents=300))
+    return directory / "run"
 
 
 def small_class_config(*changes: str) -> AnyConfig:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from headwise.tasks.classification.files import LabelledFiles
     from headwise.tasks.language_model.files import TextFiles
     from headwise.tasks.language_model.generator import Generation, Generator
+    from headwise.tasks.masked_language_model.filler import Filled, MaskFiller
     from headwise.tasks.parsing.files import TreeFiles
     from headwise.tasks.parsing.parser import Parse, Parser
     from headwise.tasks.translation.translator import Translation, Translator
@@ -28,10 +29,12 @@ __all__ = [
     "Classification",
     "Classifier",
     "Config",
+    "Filled",
     "Generation",
     "Generator",
     "HeadwiseError",
     "LabelledFiles",
+    "MaskFiller",
     "ParallelFiles",
     "Parse",
     "Parser",
@@ -53,10 +56,12 @@ _HOMES = {
     "Classification": "headwise.tasks.classification.classifier",
     "Classifier": "headwise.tasks.classification.classifier",
     "Config": "headwise.config",
+    "Filled": "headwise.tasks.masked_language_model.filler",
     "Generation": "headwise.tasks.language_model.generator",
     "Generator": "headwise.tasks.language_model.generator",
     "HeadwiseError": "headwise.errors",
     "LabelledFiles": "headwise.tasks.classification.files",
+    "MaskFiller": "headwise.tasks.masked_language_model.filler",
     "ParallelFiles": "headwise.data",
     "Parse": "headwise.tasks.parsing.parser",
     "Parser": "headwise.tasks.parsing.parser",

@@ -34,6 +34,7 @@ TRAINING = (ROOT / "docs" / "training.md").read_text("utf-8")
 PARSING = (ROOT / "docs" / "parsing.md").read_text("utf-8")
 CLASSIFICATION = (ROOT / "docs" / "classification.md").read_text("utf-8")
 LANGUAGE_MODEL = (ROOT / "docs" / "language-model.md").read_text("utf-8")
+MASKED = (ROOT / "docs" / "masked-language-model.md").read_text("utf-8")
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
 ROWS = [row for row in PAPER.splitlines() if row.startswith(("| §", "| Table", "| Figure"))]
 
@@ -204,6 +205,17 @@ def test_the_python_of_the_classification_guide_runs(
     assert (result.returncode, result.stderr) == (0, "")
     *_, last = result.stdout.splitlines()
     assert last.startswith("('hill', 'river', 'wood') [[")
+
+
+def test_the_python_of_the_masked_language_model_guide_runs(
+    trained_masked: Path, tmp_path: Path, run_python: RunPython
+) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "bert").symlink_to(trained_masked)
+    (code,) = blocks(MASKED, "python")
+    result = run_python(code, tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout.count("Guess(token=") == 3
 
 
 def test_the_pipe_of_the_readme_translates(trained_run: Path, tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from headwise.cli.doctor import doctor
 from headwise.cli.evaluate import evaluate
 from headwise.cli.explain import explain
 from headwise.cli.export import export
+from headwise.cli.fill import fill
 from headwise.cli.generate import generate
 from headwise.cli.output import error_line, error_lines
 from headwise.cli.parse import parse
@@ -61,6 +62,10 @@ Examples:
       --run runs/reviews            train a classifier on your own table
   headwise classify runs/reviews "Loved it."
                                     classes of texts, or of the lines of stdin
+  headwise train bert-tiny --text text.txt --run runs/bert
+                                    train a masked language model, to start others from
+  headwise fill runs/bert "The [MASK] sat on the mat."
+                                    what it puts where a word is masked
   headwise doctor multi30k-tiny     time and memory of a recipe on this machine
   headwise plot runs/base --out curves.html
                                     a run's loss, perplexity, rate and speed
@@ -107,6 +112,7 @@ app.add_command(doctor)
 app.add_command(evaluate)
 app.add_command(explain)
 app.add_command(export)
+app.add_command(fill)
 app.add_command(generate)
 app.add_command(parse)
 app.add_command(plot)

@@ -79,12 +79,11 @@ def usual_recipe(values: Mapping[str, Any]) -> tuple[str, str]:
 
     Files of translation, or of no task or of several, give no recipe and no reason.
     """
-    by_flag = {
-        option.flag: task
-        for task in TASKS
-        for option in task_inputs(task).options[:1]  # The first names the files to train on.
-        if values.get(option.name) not in (None, ())
-    }
+    by_flag: dict[str, str] = {}
+    for task in TASKS:
+        first = task_inputs(task).options[0]  # It names the files to train on.
+        if values.get(first.name) not in (None, ()):
+            by_flag.setdefault(first.flag, task)  # Of several tasks, the first in the table.
     if len(by_flag) == 1:
         ((flag, task),) = by_flag.items()
         if recipe := TASKS[task].recipe:

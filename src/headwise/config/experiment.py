@@ -4,7 +4,7 @@ import dataclasses
 import difflib
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, Protocol, Self
 
 from typing_extensions import TypeVar
@@ -17,6 +17,7 @@ from headwise.config.sections import (
     DataConfig,
     DecodeConfig,
     GenerateConfig,
+    MaskedDataConfig,
     NoDecodeConfig,
     ParsingDataConfig,
     ParsingDecodeConfig,
@@ -129,6 +130,7 @@ class Config(Generic[D, S, M]):
 LanguageModelConfig = Config[TextDataConfig, GenerateConfig]
 ParsingConfig = Config[ParsingDataConfig, ParsingDecodeConfig]
 ClassificationConfig = Config[ClassificationDataConfig, NoDecodeConfig]
+MaskedLanguageModelConfig = Config[MaskedDataConfig, NoDecodeConfig]
 
 AnyConfig = Config[Any, Any, Any]
 """The config of any task, for code that serves them all."""
@@ -205,6 +207,26 @@ def _check_parsing(config: AnyConfig) -> None:
         raise ConfigError("train.bleu_pairs must be 0: a parser does not translate")
 
 
+def _masked_vocab(config: AnyConfig) -> Vocab:
+    return replace(Vocab.shared(config.data.vocab_size), mask=config.data.vocab_size - 1)
+
+
+def _check_masked(config: AnyConfig) -> None:
+    longest, model = config.data.context + 2, config.model
+    if model.positions == "learned" and model.max_positions < longest:
+        raise ConfigError(
+            f"model.max_positions = {model.max_positions} must be at least data.context + 2 = "
+            f"{longest}: learned positions cover no more"
+        )
+    if config.train.batch_tokens < longest:
+        raise ConfigError(
+            f"train.batch_tokens = {config.train.batch_tokens} must be at least data.context + 2 "
+            f"= {longest}: a batch has whole blocks"
+        )
+    if config.train.bleu_pairs:
+        raise ConfigError("train.bleu_pairs must be 0: a masked language model does not translate")
+
+
 def _classification_vocab(config: AnyConfig) -> Vocab:
     return Vocab(source_size=config.data.vocab_size, target_size=FEWEST_CLASSES)
 
@@ -267,6 +289,16 @@ TASKS: dict[str, TaskRow] = {
         is_aligned=True,
         vocab=_parsing_vocab,
         check=_check_parsing,
+    ),
+    "masked-language-model": TaskRow(
+        data=MaskedDataConfig,
+        decode=NoDecodeConfig,
+        module="headwise.tasks.masked_language_model.task:TASK",
+        verb="fill",
+        assembly="masked",
+        inputs="headwise.tasks.masked_language_model.inputs:INPUTS",
+        vocab=_masked_vocab,
+        check=_check_masked,
     ),
     "classification": TaskRow(
         data=ClassificationDataConfig,

@@ -34,6 +34,8 @@ class Vocab:
     eos: int = 3
     start: int = 2
     """The id that a decoder reads first: our own vocabularies start with bos."""
+    mask: int = -1
+    """The id that stands for a masked token; -1 where there is none."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -62,9 +64,9 @@ def embedding_rows(tying: Tying, vocab: Vocab) -> int:
     }[tying]
 
 
-Assembly = Literal["seq2seq", "decoder", "classifier"]
-"""What a model is built of: encoder and decoder; a decoder alone (a language model); or an encoder
-whose output becomes a class."""
+Assembly = Literal["seq2seq", "decoder", "classifier", "masked"]
+"""What a model is built of: encoder and decoder; a decoder alone (a language model); an encoder
+whose output becomes a class; or one that predicts masked tokens."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,6 +194,9 @@ class ModelConfig:
         elif assembly == "classifier":
             layers, rows = self.num_layers * layer, vocab.source_size
             head = (d + 1) * vocab.target_size
+        elif assembly == "masked":
+            layers = self.num_layers * layer
+            rows = (2 if self.tying == "untied" else 1) * vocab.source_size
         else:
             decoder = self.num_decoder_layers * (layer + attention + norm)
             stacks, layers = 2, self.num_layers * layer + decoder

@@ -169,6 +169,42 @@ class GenerateConfig:
 
 
 @dataclass(frozen=True, kw_only=True)
+class MaskedDataConfig:
+    """What the text of a masked language model is turned into."""
+
+    name: ClassVar[str] = "data"
+
+    language: str = ""
+    """What the text is written in, as a code such as "en": for people."""
+    context: int = 128
+    """Tokens of a block, besides the class token and eos."""
+    whole_words: bool = False
+    """Whether all subwords of a word are masked together, or each by itself."""
+    documents: Literal["blank-line", "line", "file"] = "blank-line"
+    """Where a document of a plain text ends, as for language models."""
+    vocab_size: int = 8_000
+    """Entries of the vocabulary, special ids, the line break and the mask included."""
+    subwords: Literal["bpe", "unigram"] = "bpe"
+    """How subwords are learned, as for translation."""
+    byte_fallback: bool = True
+    """Whether a character outside the vocabulary is spelled in bytes instead of being lost."""
+    normalization: Literal["identity", "nfkc", "nfkc_cf"] = "identity"
+    """What is done to text before it is cut up: nothing, NFKC, or NFKC and case folding."""
+    sample_lines: int = 1_000_000
+    """Most lines, drawn at random, that the subwords are learned from."""
+    holdout_bytes: int = 200_000
+    """About how much text to hold out for validation where none is given; at most a tenth."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        require_at_least(self, SMALLEST_VOCABULARY, "vocab_size")
+        require_at_most(self, 10_000_000, "vocab_size")
+        require_at_least(self, 2, "context")
+        require_at_most(self, 1_000_000, "context")
+        require_at_least(self, 1, "sample_lines", "holdout_bytes")
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClassificationDataConfig:
     """What labelled texts are turned into."""
 

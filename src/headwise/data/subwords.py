@@ -68,23 +68,25 @@ class Subwords:
         data: SubwordSettings,
         *,
         symbols: Sequence[str] = (),
+        controls: Sequence[str] = (),
         may_be_fewer: bool = False,
     ) -> Self:
         """Learn a model of `data.vocab_size` entries; say what size the text allows if not that.
 
-        Each of `symbols` gets an entry of its own, whether or not it occurs in the lines. With
-        `may_be_fewer`, a text that has not so many subwords gives as many as it has.
+        Each of `symbols` gets an entry of its own, whether or not it occurs in the lines. So does
+        each of `controls`, as which no text is encoded. With `may_be_fewer`, a text that has not so
+        many subwords gives as many as it has.
 
         Paper: §5.1.
         """
         if may_be_fewer:
             lines = list(lines)  # They may be needed twice.
         try:
-            return cls(_trained(lines, data, symbols, data.vocab_size))
+            return cls(_trained(lines, data, symbols, controls, data.vocab_size))
         except (RuntimeError, ValueError) as error:
             largest = _TOO_MANY.search(str(error))
             if may_be_fewer and largest:
-                return cls(_trained(lines, data, symbols, int(largest[1])))
+                return cls(_trained(lines, data, symbols, controls, int(largest[1])))
             raise DataError(_size_advice(str(error), data.vocab_size)) from error
 
     def __reduce__(self) -> tuple[type["Subwords"], tuple[bytes]]:
@@ -129,7 +131,11 @@ class Subwords:
 
 
 def _trained(
-    lines: Iterable[str], data: SubwordSettings, symbols: Sequence[str], size: int
+    lines: Iterable[str],
+    data: SubwordSettings,
+    symbols: Sequence[str],
+    controls: Sequence[str],
+    size: int,
 ) -> bytes:
     """Have SentencePiece learn a model of a size, and return its serialised form."""
     serialised = io.BytesIO()
@@ -148,6 +154,7 @@ def _trained(
         bos_id=Vocab.bos,
         eos_id=Vocab.eos,
         user_defined_symbols=list(symbols),
+        control_symbols=list(controls),
         minloglevel=2,
     )
     return serialised.getvalue()

@@ -73,6 +73,13 @@ def save_streams(
     _save(directory, streams, {"streams": kinds}, tables)
 
 
+def has_stream(directory: Path | Folder, name: str) -> bool:
+    """Return whether a tokenizer has a stream of this name, of any kind."""
+    folder = Folder.of(directory) / "tokenizer"
+    manifest = _manifest(folder)
+    return "streams" in manifest and name in _table(folder, manifest, "streams")
+
+
 def load_stream(directory: Path | Folder, name: str) -> Subwords:
     """Load the subwords of one stream."""
     folder, digests = _stream(directory, name, SENTENCEPIECE)

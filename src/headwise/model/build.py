@@ -5,11 +5,14 @@ from typing import Literal, overload
 from headwise.config import Assembly, ModelConfig, RecurrentConfig, Vocab
 from headwise.model.classifier import SequenceClassifier
 from headwise.model.decoder import LanguageModel
+from headwise.model.masked import MaskedLanguageModel
 from headwise.model.recurrent import Recurrent
 from headwise.model.transformer import Transformer
 
 Seq2Seq = Transformer | Recurrent
 """A model with a source and a target: both kinds train, search and are traced in the same way."""
+
+AnyModel = Seq2Seq | LanguageModel | SequenceClassifier | MaskedLanguageModel
 
 
 @overload
@@ -28,11 +31,15 @@ def build_model(
 ) -> SequenceClassifier: ...
 @overload
 def build_model(
-    config: ModelConfig | RecurrentConfig, vocab: Vocab, assembly: Assembly
-) -> Seq2Seq | LanguageModel | SequenceClassifier: ...
+    config: ModelConfig, vocab: Vocab, assembly: Literal["masked"]
+) -> MaskedLanguageModel: ...
+@overload
 def build_model(
     config: ModelConfig | RecurrentConfig, vocab: Vocab, assembly: Assembly
-) -> Seq2Seq | LanguageModel | SequenceClassifier:
+) -> AnyModel: ...
+def build_model(
+    config: ModelConfig | RecurrentConfig, vocab: Vocab, assembly: Assembly
+) -> AnyModel:
     """Build a model with its first weights, drawn from torch's default generator."""
     if isinstance(config, RecurrentConfig):
         assert assembly == "seq2seq", "a recurrent model has an encoder and a decoder"
@@ -41,4 +48,6 @@ def build_model(
         return LanguageModel(config, vocab)
     if assembly == "classifier":
         return SequenceClassifier(config, vocab)
+    if assembly == "masked":
+        return MaskedLanguageModel(config, vocab)
     return Transformer(config, vocab)

@@ -7,10 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from headwise.config import ModelConfig, Vocab
-from headwise.model.embeddings import Placed, embed, make_positions
+from headwise.model.embeddings import make_positions
+from headwise.model.encoder import encode_source
 from headwise.model.initialise import initialise
 from headwise.model.layers import Stack
-from headwise.model.masks import Allowed, real_keys
+from headwise.model.masks import real_keys
 from headwise.model.trace import Trace
 
 
@@ -41,7 +42,7 @@ class SequenceClassifier(nn.Module):
     def pooled(self, src: Tensor, *, trace: Trace | None = None) -> Tensor:
         """Return the vector that stands for each source [B, D]."""
         real = real_keys(src, self.vocab.pad)
-        encoded = self._encode(src, real, trace)
+        encoded = encode_source(self, src, real, trace)
         if self.config.pooling == "class-token":
             return encoded[:, 0]
         if real is None:
@@ -49,16 +50,6 @@ class SequenceClassifier(nn.Module):
         # Not by a product with 0, which would leave NaN where padding has it.
         total = encoded.masked_fill(~real[:, :, None], 0.0).sum(1)
         return total / real.sum(1, keepdim=True)
-
-    def _encode(self, src: Tensor, real: Tensor | None, trace: Trace | None) -> Tensor:
-        placed = Placed.of(self.source_positions(0, src.shape[1]), self.config)
-        encoded: Tensor = self.encoder(
-            embed(src, self.source_embedding, placed.added, self.config),
-            Allowed(keys=real, window=self.config.window or None),
-            rotation=placed.rotation,
-            trace=None if trace is None else trace.encoder,
-        )
-        return encoded  # [B, S, D]
 
 
 def class_probabilities(scores: Tensor, *, is_multi_label: bool) -> Tensor:

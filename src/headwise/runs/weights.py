@@ -1,11 +1,14 @@
 """Between a model in memory and its tensors by name."""
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from headwise.errors import CheckpointError
+
+P = TypeVar("P", bound=Tensor)
 
 
 def model_weights(model: nn.Module) -> dict[str, Tensor]:
@@ -13,13 +16,33 @@ def model_weights(model: nn.Module) -> dict[str, Tensor]:
     return {name: parameter.detach() for name, parameter in model.named_parameters()}
 
 
-def load_weights(model: nn.Module, weights: Mapping[str, Tensor], source: str) -> None:
-    """Copy tensors into a model; `source` is how error messages call where they come from."""
+def load_weights(
+    model: nn.Module,
+    weights: Mapping[str, Tensor],
+    source: str,
+    *,
+    but_for: tuple[str, ...] | None = None,
+) -> None:
+    """Copy tensors into a model; `source` is how error messages call where they come from.
+
+    With `but_for`, the weights are another kind of model's: parameters whose names begin in one of
+    these ways are left as they are, and what the other model has besides is not used.
+    """
     parameters = dict(model.named_parameters())
+    if but_for is not None:
+        parameters, weights = shared_parameters(parameters, weights, but_for)
     check_names(parameters, weights, source)
     with torch.no_grad():
         for name, parameter in parameters.items():
             parameter.copy_(weights[name])
+
+
+def shared_parameters(
+    parameters: Mapping[str, P], weights: Mapping[str, Tensor], but_for: tuple[str, ...]
+) -> tuple[dict[str, P], dict[str, Tensor]]:
+    """Return the parameters that are to come from another kind of model, and those found of it."""
+    wanted = {name: each for name, each in parameters.items() if not name.startswith(but_for)}
+    return wanted, {name: each for name, each in weights.items() if name in wanted}
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Adam) -> dict[str, Tensor]:

@@ -1,6 +1,6 @@
 """What training needs of a task. Nothing in this folder knows a particular one."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -82,7 +82,8 @@ class Task(Protocol):
     ) -> PreparedReport:
         """Write prepared data: `tokenizer/`, `train/`, `valid/` and `report.json`.
 
-        With `tokenizer_from`, another run's tokenizer is used instead of learning one.
+        With `tokenizer_from`, another run's tokenizer is used instead of learning one; of another
+        task's, for a task that `StartsFromOthers`, what both have.
         """
         ...
 
@@ -126,6 +127,15 @@ class CompletesConfig(Protocol):
     ) -> AnyConfig:
         """Fill them in from the files, or from the run as it was created before."""
         ...
+
+
+@runtime_checkable
+class StartsFromOthers(Protocol):
+    """A task whose models can start from the weights of another task's."""
+
+    starts_from: Mapping[str, tuple[str, ...]]
+    """For each such task, how the names of the parameters begin that it does not have. All others
+    must be there, and have the same shapes."""
 
 
 @runtime_checkable

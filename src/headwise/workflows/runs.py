@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from headwise.config import AnyConfig, Assembly, Vocab, task_row
 from headwise.data import TokenShards
@@ -20,7 +21,7 @@ from headwise.model.build import build_model
 from headwise.runs.checkpoint import describe_weights
 from headwise.runs.checkpoints import choose
 from headwise.runs.directory import RunDirectory, differences
-from headwise.runs.weights import check_names
+from headwise.runs.weights import check_names, shared_parameters
 from headwise.tasks.table import load_task, task_inputs
 from headwise.training.task import (
     CompletesConfig,
@@ -28,6 +29,7 @@ from headwise.training.task import (
     Progress,
     RecordsOrigin,
     Source,
+    StartsFromOthers,
     Task,
 )
 
@@ -128,7 +130,8 @@ def create(
                 on_progress=on_progress,
             )
         prepared = Folder.of(inputs.data or temporary / "data")
-        if first is not None and not same_tokenizer(prepared, first.folder):
+        fresh = None if first is None else fresh_parameters(task, first)
+        if first is not None and fresh is None and not same_tokenizer(prepared, first.folder):
             raise ConfigError(
                 f"{prepared.path} was made with another tokenizer than {first.path}: "
                 "give its files instead of --data, and they are encoded as that run's were"
@@ -153,6 +156,20 @@ def create(
         complete = _completed(task, config, inputs.source, None)
         write_file(temporary / "config.toml", complete.to_toml().encode())
     return report
+
+
+def fresh_parameters(task: Task, first: RunDirectory) -> tuple[str, ...] | None:
+    """Return how the names of the parameters begin that a run to start from does not have.
+
+    None for a run of the same task, which has all of them. A run of a task that has no part in
+    common is a ConfigError.
+    """
+    other = first.config().task
+    if other == task.name:
+        return None
+    if not isinstance(task, StartsFromOthers) or other not in task.starts_from:
+        raise ConfigError(f"--init-from {first.path} is a run of {other}, not of {task.name}")
+    return task.starts_from[other]
 
 
 def check_same(run: RunDirectory, config: AnyConfig, task: Task, inputs: Inputs) -> None:
@@ -221,7 +238,11 @@ def _check_trainable(
     if init_from is not None:
         chosen = choose(init_from)
         found = describe_weights(init_from.inside(chosen))
-        check_names(dict(model.named_parameters()), found, str(chosen))
+        parameters: dict[str, Tensor] = dict(model.named_parameters())
+        fresh = fresh_parameters(task, init_from)
+        if fresh is not None:
+            parameters, found = shared_parameters(parameters, found, fresh)
+        check_names(parameters, found, str(chosen))
 
 
 def _data_folder(run: RunDirectory, data: Path | None) -> Folder:

@@ -27,7 +27,13 @@ from headwise.training.loop import TrainingLoop, TrainingSet
 from headwise.training.stops import stop_signals
 from headwise.training.task import PreparedReport, Progress, Source, ValidationData
 from headwise.training.validation import Collate, Validation, ValidationResult
-from headwise.workflows.runs import Inputs, Run, open_or_create, training_batches
+from headwise.workflows.runs import (
+    Inputs,
+    Run,
+    fresh_parameters,
+    open_or_create,
+    training_batches,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,8 +175,12 @@ def _loop(run: Run, world: World, tell: Callable[[Event], None]) -> TrainingLoop
     elif origin := directory.origin().get("init_from"):
         first = RunDirectory(Path(origin))
         chosen = choose(first)
-        load_weights(model, read_weights(first.inside(chosen)), str(chosen))
-        tell(Note(text=f"starting from the weights of {chosen}"))
+        fresh = fresh_parameters(task, first)
+        load_weights(model, read_weights(first.inside(chosen)), str(chosen), but_for=fresh)
+        text = f"starting from the weights of {chosen}"
+        if fresh is not None:
+            text += f", but for {', '.join(f'{name}*' for name in fresh)}"
+        tell(Note(text=text))
     step = 0 if checkpoint is None else checkpoint.state.step
     if world.is_first:
         for warning in record_session(directory, describe(world.device, world.size), step):

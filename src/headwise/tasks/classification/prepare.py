@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from headwise.config import ClassificationConfig, ClassificationDataConfig
-from headwise.data import LineReport, ShardWriter
+from headwise.data import LineReport, ShardWriter, Subwords
 from headwise.data.shards import Floats
 from headwise.data.subwords import sample_texts
 from headwise.errors import DataError
@@ -83,9 +83,12 @@ def prepare_texts(
     valid: LabelledFiles | None = None,
     lenient: bool = False,
     tokenizer: ClassTokenizer | None = None,
+    subwords: Subwords | None = None,
     on_progress: Progress = lambda *_: None,
 ) -> ClassReport:
     """Learn a tokenizer from texts, unless one is given, and write a prepared directory.
+
+    With subwords alone, the classes are still those of the texts.
 
     Without validation texts, some are held out by what they say, so that no text is in both parts.
     Memory does not grow with the files.
@@ -97,7 +100,7 @@ def prepare_texts(
         counted = _Counted()
         texts = counted.texts(files, data, lenient, on_progress)
         # Where a tokenizer is given, the texts are still read once: to count and find faults.
-        size = data.sample_examples if tokenizer is None else 1
+        size = data.sample_examples if tokenizer is None and subwords is None else 1
         sample = sample_texts(texts, size, seed, unit="examples")
         if not sample:
             raise DataError(
@@ -106,7 +109,7 @@ def prepare_texts(
         if tokenizer is None:
             on_progress("learning subwords", 0, None)
             learned_from = (text for (text,) in sample)
-            tokenizer = ClassTokenizer.learn(learned_from, counted.classes, data)
+            tokenizer = ClassTokenizer.learn(learned_from, counted.classes, data, subwords)
         del sample
         tokenizer.save(temporary)
         share = 0.0 if valid else min(_LARGEST_SHARE, data.holdout_examples / counted.report.kept)

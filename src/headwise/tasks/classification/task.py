@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from headwise.config import ClassificationConfig, Vocab, task_row
 from headwise.data import TokenShards
 from headwise.data.batches import Field, Rows, on_device, padded
+from headwise.data.tokenizer import has_stream, load_stream
 from headwise.errors import ConfigError, DataError
 from headwise.evaluation import score_classes, score_labels
 from headwise.files import Folder
@@ -49,6 +50,7 @@ class ClassificationTask:
         Field(LABEL, vocab="target", in_budget=False),
     )
     unit = "texts"
+    starts_from: Mapping[str, tuple[str, ...]] = {"masked-language-model": ("head.",)}
 
     def prepare(
         self,
@@ -63,13 +65,19 @@ class ClassificationTask:
         on_progress: Progress,
     ) -> ClassReport:
         """Learn subwords and list the classes, or use another run's, and encode the texts."""
+        tokenizer = subwords = None
+        if tokenizer_from is not None and has_stream(tokenizer_from, LABEL):
+            tokenizer = ClassTokenizer.load(tokenizer_from)
+        elif tokenizer_from is not None:
+            subwords = load_stream(tokenizer_from, TEXT)
         return prepare_texts(
             source,
             config,
             directory,
             valid=valid,
             lenient=lenient,
-            tokenizer=None if tokenizer_from is None else ClassTokenizer.load(tokenizer_from),
+            tokenizer=tokenizer,
+            subwords=subwords,
             on_progress=on_progress,
         )
 

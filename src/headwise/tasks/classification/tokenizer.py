@@ -36,9 +36,13 @@ class ClassTokenizer:
 
     @classmethod
     def learn(
-        cls, texts: Iterable[str], counts: Counter[str], data: ClassificationDataConfig
+        cls,
+        texts: Iterable[str],
+        counts: Counter[str],
+        data: ClassificationDataConfig,
+        subwords: Subwords | None = None,
     ) -> "ClassTokenizer":
-        """Learn subwords from texts; the classes are those that have been counted."""
+        """Learn subwords from texts, unless they are given; the classes are those counted."""
         if len(counts) < FEWEST_CLASSES:
             names = ", ".join(map(repr, counts)) or "none"
             raise DataError(f"the texts have {len(counts)} class ({names}): give at least two")
@@ -47,7 +51,9 @@ class ClassTokenizer:
                 f"the texts have {len(counts):,} different labels, more than {_MOST_CLASSES:,}: "
                 "is this the right column?"
             )
-        return cls(Subwords.learn(texts, data, may_be_fewer=True), _in_order(counts))
+        if subwords is None:
+            subwords = Subwords.learn(texts, data, may_be_fewer=True)
+        return cls(subwords, _in_order(counts))
 
     @classmethod
     def load(cls, folder: Path | Folder) -> "ClassTokenizer":

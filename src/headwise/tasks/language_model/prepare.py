@@ -9,11 +9,16 @@ directory is whole or not there at all:
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from headwise.config import LanguageModelConfig, TextDataConfig
+from headwise.config import (
+    LanguageModelConfig,
+    MaskedDataConfig,
+    MaskedLanguageModelConfig,
+    TextDataConfig,
+)
 from headwise.data import LineReport, ShardWriter
 from headwise.data.pool import in_processes
 from headwise.data.subwords import sample_texts
@@ -80,20 +85,22 @@ class TextReport:
 
 def prepare_text(
     text: TextFiles,
-    config: LanguageModelConfig,
+    config: LanguageModelConfig | MaskedLanguageModelConfig,
     directory: Path,
     *,
     valid: TextFiles | None = None,
     lenient: bool = False,
     processes: int | None = None,
     tokenizer: TextTokenizer | None = None,
+    controls: Sequence[str] = (),
     on_progress: Progress = lambda *_: None,
 ) -> TextReport:
     """Learn subwords from text, unless a tokenizer is given, and write a prepared directory.
 
-    Without validation text, documents are held out by their number in the text; where there are
-    too few documents, spans of them are. Memory does not grow with the text, and the result does
-    not depend on the number of processes.
+    A tokenizer that is learned has an entry for each of `controls`. Without validation text,
+    documents are held out by their number in the text; where there are too few documents, spans of
+    them are. Memory does not grow with the text, and the result does not depend on the number of
+    processes.
     """
     if directory.exists():
         raise DataError(f"{directory} exists already: choose another name, or remove it")
@@ -108,7 +115,7 @@ def prepare_text(
             raise DataError(f"nothing to train on: of {count.report.pairs:,} lines none has text")
         if tokenizer is None:
             on_progress("learning subwords", 0, None)
-            tokenizer = TextTokenizer.learn((line for (line,) in sample), data)
+            tokenizer = TextTokenizer.learn((line for (line,) in sample), data, controls=controls)
         del sample
         encodes = tokenizer  # mypy: never None in the function below.
         tokenizer.save(temporary)
@@ -171,7 +178,11 @@ class _Count:
         self.num_bytes = self.documents = 0
 
     def lines(
-        self, text: TextFiles, data: TextDataConfig, lenient: bool, on_progress: Progress
+        self,
+        text: TextFiles,
+        data: TextDataConfig | MaskedDataConfig,
+        lenient: bool,
+        on_progress: Progress,
     ) -> Iterator[str]:
         reader, documents = RecordReader(data=data, lenient=lenient), Documents()
         for block in read_text_blocks(text, lenient=lenient):
@@ -197,7 +208,9 @@ class _Holdout:
     held_out: int = 0
 
     @classmethod
-    def of(cls, count: _Count, data: TextDataConfig, seed: int, *, is_wanted: bool) -> "_Holdout":
+    def of(
+        cls, count: _Count, data: TextDataConfig | MaskedDataConfig, seed: int, *, is_wanted: bool
+    ) -> "_Holdout":
         if not is_wanted:
             return cls()
         share = min(_MOST_HELD_OUT, data.holdout_bytes / max(1, count.num_bytes))

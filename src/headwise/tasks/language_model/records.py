@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.config import TextDataConfig
+from headwise.config import MaskedDataConfig, TextDataConfig
 from headwise.data.text import LineReport, decode_line
 from headwise.errors import DataError
 from headwise.tasks.language_model.files import DocumentBlock, TextBlock
@@ -58,7 +58,7 @@ class Documents:
 class RecordReader:
     """Decode blocks and cut them into pieces of documents."""
 
-    data: TextDataConfig
+    data: TextDataConfig | MaskedDataConfig
     lenient: bool = False
     span_bytes: int = 0
     """Where a document is cut into spans, the size from which one ends; 0: it is not cut."""

@@ -5,11 +5,12 @@ and within one. A line break is a token of its own. The end of a document is eos
 document follows an eos as all others do.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from headwise.config import TextDataConfig, Vocab
+from headwise.config import Vocab
 from headwise.data import Subwords
+from headwise.data.subwords import SubwordSettings
 from headwise.data.tokenizer import load_stream, save_streams
 from headwise.errors import DataError
 from headwise.files import Folder
@@ -34,9 +35,11 @@ class TextTokenizer:
             raise DataError("this tokenizer has no line break: it was not made for this task")
 
     @classmethod
-    def learn(cls, lines: Iterable[str], data: TextDataConfig) -> "TextTokenizer":
-        """Learn subwords from lines."""
-        return cls(Subwords.learn(lines, data, symbols=(LINE_BREAK,)))
+    def learn(
+        cls, lines: Iterable[str], data: SubwordSettings, *, controls: Sequence[str] = ()
+    ) -> "TextTokenizer":
+        """Learn subwords from lines; no text is encoded as one of `controls`."""
+        return cls(Subwords.learn(lines, data, symbols=(LINE_BREAK,), controls=controls))
 
     @classmethod
     def load(cls, folder: Path | Folder) -> "TextTokenizer":

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from headwise.config import ParsingConfig, ParsingDataConfig
-from headwise.data import LineReport, ShardWriter, TokenShards
+from headwise.data import LineReport, ShardWriter, Subwords, TokenShards
 from headwise.data.subwords import sample_texts
 from headwise.data.trees import Tree, clean, read_tree, read_trees, write_tree
 from headwise.errors import DataError
@@ -74,9 +74,12 @@ def prepare_trees(
     valid: TreeFiles | None = None,
     lenient: bool = False,
     tokenizer: TreeTokenizer | None = None,
+    subwords: Subwords | None = None,
     on_progress: Progress = lambda *_: None,
 ) -> TreeReport:
     """Learn a tokenizer from trees, unless one is given, and write a prepared directory.
+
+    With subwords alone, the symbols are still those of the trees.
 
     Without validation trees, some are held out by their sentences, so that no sentence is in both
     parts. Memory does not grow with the files.
@@ -88,13 +91,14 @@ def prepare_trees(
         report, counts = LineReport(), TreeCounts()
         sentences = _sentences(_cleaned(files, lenient, report), counts, data, report, on_progress)
         # Where a tokenizer is given, the trees are still read once: to count and find faults.
-        size = data.sample_trees if tokenizer is None else 1
+        size = data.sample_trees if tokenizer is None and subwords is None else 1
         sample = sample_texts(sentences, size, seed, unit="trees")
         if not sample:
             raise DataError(f"nothing to train on: of {report.pairs:,} trees none can be used")
         if tokenizer is None:
             on_progress("learning subwords", 0, None)
-            tokenizer = TreeTokenizer.learn((text for (text,) in sample), counts, data)
+            texts = (text for (text,) in sample)
+            tokenizer = TreeTokenizer.learn(texts, counts, data, subwords)
         del sample
         tokenizer.save(temporary)
         share = 0.0 if valid else min(_LARGEST_SHARE, data.holdout_trees / report.kept)

@@ -11,12 +11,14 @@ from headwise.config import ParsingConfig, Vocab, task_row
 from headwise.data import TokenShards
 from headwise.data.batches import Field, Rows, padded
 from headwise.data.pairs import collate_pairs
+from headwise.data.tokenizer import has_stream, load_stream
 from headwise.errors import ConfigError
 from headwise.evaluation import COLLINS, read_parameters
 from headwise.files import Folder
 from headwise.model import check_batch
 from headwise.model.batch import check_aligned
 from headwise.runs.directory import RunDirectory
+from headwise.tasks.language_model.text_tokenizer import STREAM as MASKED_STREAM
 from headwise.tasks.parsing.files import TreeFiles
 from headwise.tasks.parsing.inputs import tree_files
 from headwise.tasks.parsing.parser import Parser
@@ -52,6 +54,9 @@ class ParsingTask:
         Field(TARGET, extra=1, vocab="target"),
     )
     unit = "trees"
+    starts_from: Mapping[str, tuple[str, ...]] = {
+        "masked-language-model": ("decoder.", "target_embedding.", "target_positions.", "output.")
+    }
 
     def prepare(
         self,
@@ -66,13 +71,19 @@ class ParsingTask:
         on_progress: Progress,
     ) -> TreeReport:
         """Learn subwords and symbols, or use another run's, and encode the trees."""
+        tokenizer = subwords = None
+        if tokenizer_from is not None and has_stream(tokenizer_from, TARGET):
+            tokenizer = TreeTokenizer.load(tokenizer_from)
+        elif tokenizer_from is not None:
+            subwords = load_stream(tokenizer_from, MASKED_STREAM)
         return prepare_trees(
             source,
             config,
             directory,
             valid=valid,
             lenient=lenient,
-            tokenizer=None if tokenizer_from is None else TreeTokenizer.load(tokenizer_from),
+            tokenizer=tokenizer,
+            subwords=subwords,
             on_progress=on_progress,
         )
 

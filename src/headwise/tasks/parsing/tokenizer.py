@@ -88,9 +88,16 @@ class TreeTokenizer:
 
     @classmethod
     def learn(
-        cls, sentences: Iterable[str], counts: TreeCounts, data: ParsingDataConfig
+        cls,
+        sentences: Iterable[str],
+        counts: TreeCounts,
+        data: ParsingDataConfig,
+        subwords: Subwords | None = None,
     ) -> "TreeTokenizer":
-        """Learn subwords from words joined by spaces; take the symbols from counted trees."""
+        """Learn subwords from words joined by spaces, unless they are given.
+
+        The symbols are those of the counted trees.
+        """
         by_frequency = sorted(counts.symbols, key=lambda name: (-counts.symbols[name], name))
         if len(by_frequency) > _MOST_SYMBOLS:
             raise DataError(
@@ -100,7 +107,9 @@ class TreeTokenizer:
         symbols = Symbols.of(by_frequency)
         check(symbols)  # Before subwords are learned, which takes longer.
         root = max(counts.roots, key=lambda label: (counts.roots[label], label))
-        return cls(Subwords.learn(sentences, data), symbols, counts.bounds(), root=root)
+        if subwords is None:
+            subwords = Subwords.learn(sentences, data)
+        return cls(subwords, symbols, counts.bounds(), root=root)
 
     @classmethod
     def load(cls, folder: Path | Folder) -> "TreeTokenizer":
