@@ -142,7 +142,9 @@ def test_a_classifier_and_a_parser_start_from_its_encoder(
         write_labelled(tmp_path),
     )
     trees = started(
-        small_tree_config(*SIZES, *tiny, *rate, "model.positions=sinusoidal"),
+        small_tree_config(
+            *SIZES, *tiny, *rate, "model.positions=learned", "model.max_positions=512"
+        ),
         tmp_path / "trees",
         trained_masked,
         write_trees(tmp_path),
