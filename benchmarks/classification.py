@@ -1,9 +1,10 @@
-"""A classifier's training step, beside the same model in plain PyTorch; and texts classified.
+"""Classifiers' training steps, beside the same models in plain PyTorch; and texts classified.
 
     python benchmarks/classification.py [--rounds N] [--run RUN --texts FILE]
 
-Both train on the same batches with padding, as `text-tiny` cuts them: forward, backward and Adam.
-The peer is `nn.TransformerEncoder` (pre-norm) with an embedding, sinusoids, the mean over real
+Both train on the same batches, of texts as `text-tiny` cuts them, of images as `vit-tiny` does and
+of sounds as `speech-tiny` does: forward, backward and Adam. The peer is `nn.TransformerEncoder`
+(pre-norm) with an embedding or a projection, positions, the class token or the mean over real
 positions, a linear layer and `F.cross_entropy`. They take turns over several rounds, and the best
 round of each counts. With a run and a file, `headwise classify` is timed and its memory measured on
 100,000 lines and on a tenth of them.
@@ -17,6 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
@@ -33,9 +35,16 @@ from headwise.model.positions import sinusoids
 from headwise.recipes import load_recipe
 from headwise.tasks.classification.objective import ClassificationStep
 
-CLASSES = 6
-LENGTHS = (8, 12, 14, 17, 22, 40)
-"""Tokens of the longest text of a batch."""
+CLASSES = 10
+WORK: tuple[tuple[str, tuple[int, ...], int], ...] = (
+    ("text-tiny", (8, 12, 14, 17, 22, 40), 3),
+    ("vit-tiny", (17,), 0),
+    ("speech-tiny", (18, 21, 24, 28, 36), 2),
+)
+"""Recipes, the positions of the longest example of each batch, and by how many others are shorter
+at most: TREC's questions, MNIST's digits, spoken digits."""
+
+Batch = tuple[Tensor, Tensor, Tensor]
 LINES = 100_000
 
 
@@ -44,13 +53,21 @@ class PlainClassifier(nn.Module):
 
     def __init__(self, config: ModelConfig, vocab: Vocab) -> None:
         super().__init__()
-        self.embedding = nn.Embedding(vocab.source_size, config.d_model)
-        self.register_buffer("positions", sinusoids(512, config.d_model).float())
+        self.is_mean = config.pooling == "mean"
+        self.first = nn.Parameter(torch.zeros(1, 1, config.d_model)) if vocab.source_width else None
+        self.embedding = (
+            nn.Linear(vocab.source_width, config.d_model)
+            if vocab.source_width
+            else nn.Embedding(vocab.source_size, config.d_model)
+        )
+        table = sinusoids(512, config.d_model).float()
+        self.positions = nn.Parameter(table, requires_grad=config.positions == "learned")
         layer = nn.TransformerEncoderLayer(
             config.d_model,
             config.num_heads,
             config.d_ff,
             config.dropout,
+            config.activation,
             batch_first=True,
             norm_first=True,
         )
@@ -59,35 +76,44 @@ class PlainClassifier(nn.Module):
         )
         self.dropout = nn.Dropout(config.dropout)
         self.head = nn.Linear(config.d_model, vocab.target_size)
-        self.scale = config.d_model**0.5
 
-    def forward(self, src: Tensor) -> Tensor:
-        is_padding = src == Vocab.pad
-        positions: Tensor = self.positions[: src.shape[1]]  # type: ignore[index]
-        x = self.dropout(self.embedding(src) * self.scale + positions)
-        x = self.encoder(x, src_key_padding_mask=is_padding)
-        real = (~is_padding)[:, :, None]
-        scores: Tensor = self.head((x * real).sum(1) / real.sum(1))
+    def forward(self, src: Tensor, lengths: Tensor) -> Tensor:
+        x = self.embedding(src)
+        if self.first is not None:
+            x = torch.cat((self.first.expand(len(x), -1, -1), x), 1)
+        x = self.dropout(x + self.positions[: x.shape[1]])
+        is_padding = torch.arange(x.shape[1]) >= lengths[:, None]
+        x = self.encoder(x, src_key_padding_mask=is_padding if bool(is_padding.any()) else None)
+        pooled = x[:, 0]
+        if self.is_mean:
+            pooled = (x * (~is_padding)[:, :, None]).sum(1) / lengths[:, None]
+        scores: Tensor = self.head(pooled)
         return scores
 
 
-def batches(tokens: int, vocab: Vocab) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Draw batches of texts of similar lengths: ids, weights, labels."""
+def batches(tokens: int, vocab: Vocab, longest_of: tuple[int, ...], shorter: int) -> list[Batch]:
+    """Draw batches of examples of similar lengths: what is read, lengths and labels."""
     torch.manual_seed(2)
     found = []
-    for longest in LENGTHS:
+    for longest in longest_of:
         rows = tokens // longest
-        src = torch.randint(4, vocab.source_size, (rows, longest))
-        lengths = torch.randint(max(3, longest - 3), longest + 1, (rows,))
-        src[torch.arange(longest) >= lengths[:, None]] = Vocab.pad
-        found.append((src, torch.ones(rows), torch.randint(CLASSES, (rows, 1))))
+        lengths = torch.randint(max(3, longest - shorter), longest + 1, (rows,))
+        lengths[0] = longest
+        if vocab.source_width:
+            src = torch.randn(rows, longest - 1, vocab.source_width)
+            src[torch.arange(1, longest) >= lengths[:, None]] = 0.0
+        else:
+            src = torch.randint(4, vocab.source_size, (rows, longest))
+            src[torch.arange(longest) >= lengths[:, None]] = Vocab.pad
+        found.append((src, lengths, torch.randint(vocab.target_size, (rows, 1))))
     return found
 
 
-def training(rounds: int) -> dict[str, float]:
-    config = load_recipe("text-tiny")
-    vocab = Vocab(source_size=config.data.vocab_size, target_size=CLASSES)
-    smoothing, given = config.train.label_smoothing, batches(config.train.batch_tokens, vocab)
+def training(recipe: str, longest_of: tuple[int, ...], shorter: int, rounds: int) -> dict[str, Any]:
+    config = load_recipe(recipe)
+    vocab = replace(config.row.vocab(config), target_size=CLASSES)
+    smoothing = config.train.label_smoothing
+    given = batches(config.train.batch_tokens, vocab, longest_of, shorter)
     ours = ClassificationStep(
         build_model(config.model, vocab, "classifier"),
         label_smoothing=smoothing,
@@ -99,23 +125,24 @@ def training(rounds: int) -> dict[str, float]:
     }
 
     def our_epoch() -> None:
-        for src, weights, labels in given:
-            sums, count = ours(src, weights, labels)
+        for src, lengths, labels in given:
+            sums, count = ours(src, lengths, torch.ones(len(src)), labels)
             (sums.smoothed / count).backward()
             optimizers["o"].step()
             optimizers["o"].zero_grad()
 
     def their_epoch() -> None:
-        for src, _, labels in given:
-            loss = F.cross_entropy(theirs(src), labels[:, 0], label_smoothing=smoothing)
-            loss.backward()
+        for src, lengths, labels in given:
+            scores = theirs(src, lengths)
+            F.cross_entropy(scores, labels[:, 0], label_smoothing=smoothing).backward()
             optimizers["t"].step()
             optimizers["t"].zero_grad()
 
     best = best_seconds({"headwise": our_epoch, "torch": their_epoch}, rounds)
-    texts = sum(len(src) for src, _, _ in given)
+    examples = sum(len(src) for src, _, _ in given)
     return {
-        **{f"{name}_texts_per_second": texts / seconds for name, seconds in best.items()},
+        "recipe": recipe,
+        **{f"{name}_examples_per_second": examples / each for name, each in best.items()},
         "speed_up": best["torch"] / best["headwise"],
     }
 
@@ -162,7 +189,7 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     report: dict[str, Any] = {
         "machine": machine(threads=options.threads, torch=torch.__version__),
-        "training": training(options.rounds),
+        "training": [training(*each, options.rounds) for each in WORK],
     }
     if options.run and options.texts:
         report["classify"] = classifying(options.run, options.texts, options.threads)

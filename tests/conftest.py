@@ -129,6 +129,22 @@ def trained_classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_once(tmp_path_factory, "classifier", train_classifier) / "run"
 
 
+@pytest.fixture(scope="session")
+def trained_image_classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train a classifier of images of lines."""
+    from tests.small_runs import train_image_classifier
+
+    return made_once(tmp_path_factory, "image-classifier", train_image_classifier) / "run"
+
+
+@pytest.fixture(scope="session")
+def trained_sound_classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train a classifier of tones."""
+    from tests.small_runs import train_sound_classifier
+
+    return made_once(tmp_path_factory, "sound-classifier", train_sound_classifier) / "run"
+
+
 @pytest.fixture
 def headwise(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from headwise.config import AnyConfig, Config
 from headwise.data import ParallelFiles
 from headwise.recipes import load_recipe
@@ -178,7 +180,7 @@ def write_labelled(directory: Path, count: int = 240, seed: int = 1) -> Labelled
         generator.shuffle(words)
         lines.append(f'"{" ".join(words)}",{CLASSES[letter]}')
     path.write_text("\n".join(lines) + "\n")
-    return LabelledFiles.of(path, text_column="text", label_column="label")
+    return LabelledFiles.of(path, column="text", label_column="label")
 
 
 def train_classifier(directory: Path) -> Path:
@@ -195,6 +197,107 @@ def train_classifier(directory: Path) -> Path:
         "train.average_last=1",
     )
     train(config, directory / "run", text=write_labelled(directory, count=600))
+    return directory / "run"
+
+
+VECTOR_SETTINGS = (
+    "data.holdout_examples=20",
+    "model.d_model=16",
+    "model.d_ff=32",
+    "model.num_layers=1",
+    "model.num_heads=2",
+    "model.dropout=0",
+    "train.batch_tokens=400",
+    "train.warmup_steps=4",
+    "train.decay_by=steps",
+    "train.max_minutes=0",
+    "train.max_steps=12",
+    "train.save_every_steps=6",
+    "train.save_every_minutes=0",
+    "train.average_last=2",
+)
+"""Small classifiers of images and sounds."""
+
+IMAGE_SETTINGS = (
+    *VECTOR_SETTINGS,
+    "data.height=12",
+    "data.width=12",
+    "data.patch=4",
+    "data.shift=1",
+    "data.flip=true",
+)
+SOUND_SETTINGS = (*VECTOR_SETTINGS, "data.num_mels=16", "data.longest_seconds=0.5")
+
+
+def write_images(directory: Path, count: int = 240, seed: int = 1) -> LabelledFiles:
+    """Write images of a bright line, which lies or stands, in a folder for each class."""
+    from headwise.data.images import png
+
+    generator = np.random.default_rng(seed)
+    folder = directory / f"images-{seed}"
+    for number in range(count):
+        pixels = generator.integers(0, generator.integers(1, 80), (14, 14, 1), dtype=np.uint8)
+        place, width = generator.integers(2, 11), generator.integers(1, 3)
+        line = pixels[place : place + width] if number % 2 else pixels[:, place : place + width]
+        line[:] = generator.integers(120, 256)
+        path = folder / ("lying" if number % 2 else "standing") / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(png(pixels))
+    return LabelledFiles.of(folder, input="images")
+
+
+def write_sounds(directory: Path, count: int = 120, seed: int = 1) -> LabelledFiles:
+    """Write tones of different lengths, high and low, and a table of their paths."""
+    import soundfile
+
+    generator = np.random.default_rng(seed)
+    folder = directory / f"sounds-{seed}"
+    folder.mkdir()
+    lines = ["path,pitch"]
+    for number in range(count):
+        times = np.arange(int(generator.integers(1_600, 3_600))) / 8_000
+        is_high = number % 2
+        hertz = generator.uniform(1_500, 3_000) if is_high else generator.uniform(150, 500)
+        loudness = generator.uniform(0.05, 0.9)
+        noise = 0.01 * generator.standard_normal(len(times))
+        samples = loudness * (np.sin(2 * np.pi * hertz * times) + noise) / 1.1
+        soundfile.write(folder / f"{number}.wav", samples, 8_000)
+        lines.append(f"sounds-{seed}/{number}.wav,{'high' if is_high else 'low'}")
+    path = directory / f"sounds-{seed}.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return LabelledFiles.of(path, input="audio", column="path", label_column="pitch")
+
+
+def small_vector_config(recipe: str, *changes: str) -> AnyConfig:
+    """The config of a small classifier of images or sounds."""
+    settings = IMAGE_SETTINGS if recipe == "vit-tiny" else SOUND_SETTINGS
+    return load_recipe(recipe, [*settings, *changes])
+
+
+_LEARNING = (
+    "train.peak_rate=1e-2",
+    "train.max_steps=150",
+    "train.save_every_steps=75",
+    "train.label_smoothing=0",
+    "train.average_last=1",
+)
+
+
+def train_image_classifier(directory: Path) -> Path:
+    """Train a classifier of the images of `write_images`."""
+    from headwise.workflows.train import train
+
+    config = small_vector_config("vit-tiny", *_LEARNING, "data.flip=false")
+    train(config, directory / "run", text=write_images(directory, count=400))
+    return directory / "run"
+
+
+def train_sound_classifier(directory: Path) -> Path:
+    """Train a classifier of the sounds of `write_sounds`."""
+    from headwise.workflows.train import train
+
+    config = small_vector_config("speech-tiny", *_LEARNING)
+    train(config, directory / "run", text=write_sounds(directory, count=200))
     return directory / "run"
 
 

@@ -8,7 +8,7 @@ recipes; here stands only what the paper says about them.
 from dataclasses import dataclass
 from typing import Any
 
-from headwise.config import AnyConfig, task_row, toml_value
+from headwise.config import AnyConfig, toml_value
 from headwise.recipes import load_recipe
 
 
@@ -84,6 +84,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
 
 _SECTIONS = {
     "task": "§1",
+    "data.input": "§3.4",
     "data.vocab_size": "§5.1",
     "data.joint": "§5.1",
     "data.subwords": "§5.1",
@@ -104,6 +105,8 @@ _SECTIONS = {
     "model.positions": "§3.5",
     "model.tying": "§3.4",
     "model.scale_embeddings": "§3.4",
+    "model.embedding_norm": "§3.5",
+    "model.token_types": "§3.5",
     "model.dropout": "§5.4",
     "model.attention_dropout": "§5.4",
     "model.aligned_input": "§3.1",
@@ -156,12 +159,15 @@ translation."""
 
 _SAYS = {
     "task": "translation, by an encoder and a decoder",
+    "data.input": "words",
     "model.kind": "a Transformer; recurrent models are what it is compared with",
     "model.attention": "attention over all positions",
     "model.window": "restricted attention as a plan, not in its models",
     "model.attention_bias": "biases, which Table 3's parameter counts need",
     "model.norm_epsilon": "no value, and the authors' code 1e-6",
     "model.scale_embeddings": "embeddings multiplied by sqrt(d_model)",
+    "model.embedding_norm": "embeddings and positions added, without a norm",
+    "model.token_types": "embeddings and positions alone",
     "model.num_decoder_layers": "as many layers in the decoder as in the encoder",
     "model.aligned_input": "a decoder whose input is embeddings and positions alone, also in §6.3",
     "train.schedule": "d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5)",
@@ -180,6 +186,7 @@ _SAYS = {
 _LESS, _MORE, _OTHER = "less", "more", "other"
 
 _REASONS: dict[tuple[str, str], str] = {
+    ("data.input", _OTHER): "patches of images and frames of sounds stand where words do",
     ("data.vocab_size", _LESS): "less text has fewer words worth an entry of their own",
     ("data.joint", _OTHER): "languages with few words in common gain little from sharing",
     ("model.d_model", _LESS): "a narrower model is quicker, and needs less text",
@@ -194,6 +201,8 @@ _REASONS: dict[tuple[str, str], str] = {
     ("model.norm_epsilon", _MORE): "later models add more, as GPT-2 does",
     ("model.activation", _OTHER): "later models learn better with a smooth activation",
     ("model.scale_embeddings", _OTHER): "learned positions are as small as the embeddings",
+    ("model.embedding_norm", _OTHER): "whatever is added, the encoder reads it at one scale",
+    ("model.token_types", _MORE): "BERT has them, to tell two texts apart",
     ("model.tying", _OTHER): "two vocabularies cannot share one matrix",
     ("model.dropout", _MORE): "a small text is learned by heart without it",
     ("model.dropout", _LESS): "a large text, or a short training, is not learned by heart",
@@ -282,6 +291,7 @@ def _settings(config: AnyConfig) -> dict[str, Any]:
     train = config.train
     settings["train.batch_tokens × accumulate"] = train.batch_tokens * train.accumulate
     settings["task"] = config.task
+    settings["data.input"] = config.row.input
     if settings.get("model.num_decoder_layers") == settings["model.num_layers"]:
         settings["model.num_decoder_layers"] = 0  # As in the paper, whatever the number.
     is_open: tuple[str, ...] = ()
@@ -294,7 +304,7 @@ def _settings(config: AnyConfig) -> dict[str, Any]:
 
 def describe_size(config: AnyConfig) -> str:
     """Say how many parameters a config has and, for a row of Table 3, how many are printed."""
-    row = task_row(config.task)
+    row = config.row
     count = config.model.count_parameters(row.vocab(config), row.assembly) / 1e6
     experiment, departures = compare_with_paper(config)
     text = f"{count:.1f} million parameters"

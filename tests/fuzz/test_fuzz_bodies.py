@@ -8,7 +8,8 @@ import pytest
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from headwise.serving.bodies import checked, form_fields, read_json
+from headwise.serving.bodies import checked, read_json
+from headwise.serving.forms import form_fields
 from headwise.serving.libretranslate import LibreRequest, fields_of
 from headwise.serving.limits import Limits
 from headwise.serving.translation_api import AttentionRequest, TranslateRequest

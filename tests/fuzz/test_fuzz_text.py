@@ -4,7 +4,9 @@ import gzip
 import lzma
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import strategies as st
@@ -13,6 +15,7 @@ from headwise.config import ClassificationDataConfig
 from headwise.data import LineReport
 from headwise.data.text import ParallelFiles, TsvFile, decode_block, read_blocks, read_lines
 from headwise.tasks.classification.files import LabelledFiles, read_examples
+from headwise.tasks.classification.text import TEXT as TEXT_KIND
 from tests.fuzz.conftest import Fuzz
 from tests.fuzz.contract import result_or_refusal
 from tests.fuzz.mutations import mutated
@@ -53,16 +56,17 @@ TABLES: dict[str, bytes] = {
 @pytest.mark.parametrize("suffix", TABLES)
 def test_labelled_texts(fuzz: Fuzz, suffix: str, tmp_path: Path) -> None:
     path = tmp_path / f"labelled{suffix}"
-    columns = {} if suffix == ".txt" else {"text_column": "text", "label_column": "label"}
+    columns: dict[str, Any] = (
+        {} if suffix == ".txt" else {"column": "text", "label_column": "label"}
+    )
     files = LabelledFiles.of(path, **columns)
     data = ClassificationDataConfig(multi_label=True, label_separator="|")
 
     def read(content: bytes) -> None:
         path.write_bytes(content)
         for lenient in (False, True):
-            result_or_refusal(
-                lambda: list(read_examples(files, data, lenient=lenient, report=LineReport()))  # noqa: B023
-            )
+            reading = read_examples(files, data, TEXT_KIND, lenient=lenient, report=LineReport())
+            result_or_refusal(partial(list, reading))
 
     fuzz(mutated(TABLES[suffix]) | st.binary(), read)
 

@@ -135,9 +135,9 @@ def test_a_label_that_training_lacks_is_an_error_with_its_line(
     options = ("--table", str(tmp_path / "t.csv"), *TEST_COLUMNS)
     code, _, errors = headwise("evaluate", str(trained_classifier), *options)
     assert code == 2
-    assert f"{tmp_path / 't.csv'}:3: the label 'sea' is not in the training texts" in errors
+    assert f"{tmp_path / 't.csv'}:3: the label 'sea' is not in the training data" in errors
     code, _, errors = headwise("evaluate", str(trained_classifier))
-    assert (code, "with --table" in errors) == (2, True)
+    assert (code, "labelled texts (--table)" in errors) == (2, True)
 
 
 def test_a_report_and_its_attention(

@@ -166,6 +166,9 @@ def test_models_that_do_not_fit_are_refused(
         train(other, tmp_path / "run", text=files, init_from=trained_masked)
     with pytest.raises(ConfigError, match="is a run of language-model, not of classification"):
         train(small_class_config(*SIZES), tmp_path / "run", text=files, init_from=trained_lm)
+    without_norm = small_class_config(*SIZES, "model.norm_order=post")
+    with pytest.raises(CheckpointError, match=r"encoder\.final_norm"):
+        train(without_norm, tmp_path / "run", text=files, init_from=trained_masked)
     assert not (tmp_path / "run").exists()
 
 

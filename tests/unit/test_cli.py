@@ -67,7 +67,17 @@ def test_the_help_of_config_lists_every_shipped_recipe() -> None:
     from headwise.recipes import recipe_names
 
     words = headwise("config", "--help").stdout.replace(",", " ").replace(":", " ").split()
-    others = ("base", "big", "gpt", "lm-tiny", "multi30k-tiny", "text-tiny", "bert-tiny")
+    others = (
+        "base",
+        "big",
+        "gpt",
+        "lm-tiny",
+        "multi30k-tiny",
+        "text-tiny",
+        "bert-tiny",
+        "vit-tiny",
+        "speech-tiny",
+    )
     listed, stem = set(), ""
     for word in words:
         if word.startswith(("table3-", "demo", "parsing-")) or word in others:

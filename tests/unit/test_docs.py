@@ -18,11 +18,15 @@ import pytest
 from headwise.data.trees import read_trees
 from tests.small_runs import (
     CLASS_SETTINGS,
+    IMAGE_SETTINGS,
     SETTINGS,
+    SOUND_SETTINGS,
     TEXT_SETTINGS,
     TREE_SETTINGS,
     write_book,
+    write_images,
     write_labelled,
+    write_sounds,
     write_text,
     write_trees,
 )
@@ -102,6 +106,17 @@ def text(tmp_path: Path) -> Path:
     for part, count in (("train", 240), ("test", 20)):
         labelled = write_labelled(tmp_path, count, seed=count).paths[0]
         labelled.rename(tmp_path / f"{part}.csv")
+    for part, count in (("train", 60), ("test", 12)):
+        write_images(tmp_path, count, seed=count).paths[0].rename(tmp_path / f"digits-{part}")
+    (tmp_path / "digits").mkdir()
+    for part in ("train", "test"):
+        (tmp_path / f"digits-{part}").rename(tmp_path / "digits" / part)
+    for number, name in enumerate(("seven", "three")):
+        image = next((tmp_path / "digits" / "test").rglob(f"{number}.png"))
+        shutil.copy(image, tmp_path / f"{name}.png")
+    (table,) = write_sounds(tmp_path, 40).paths
+    (tmp_path / "clips.csv").write_text(table.read_text().replace("pitch", "word"))
+    shutil.copy(tmp_path / "sounds-1" / "1.wav", tmp_path / "clip.wav")
     words = [found.tree.words() for found in read_trees(tmp_path / "test.mrg")]
     (tmp_path / "reviews.txt").write_text("ban bara\nkan\n")
     (tmp_path / "sentences.txt").write_text("".join(f"{' '.join(each)}\n" for each in words))
@@ -129,6 +144,10 @@ def test_the_commands_of_a_document_run_in_their_order(
             command += [part for change in TEXT_SETTINGS for part in ("--set", change)]
         elif command[1] in ("train", "doctor") and "--trees" in command:
             command += [part for change in TREE_SETTINGS for part in ("--set", change)]
+        elif command[1] == "train" and "--images" in command:
+            command += [part for change in IMAGE_SETTINGS for part in ("--set", change)]
+        elif command[1] == "train" and "--audio-column" in command:
+            command += [part for change in SOUND_SETTINGS for part in ("--set", change)]
         elif command[1] in ("train", "doctor") and "--table" in command:
             command += [part for change in CLASS_SETTINGS for part in ("--set", change)]
     for verb in commands:

@@ -31,7 +31,7 @@ def test_table_3_parameter_counts_come_out_right(recipe: str) -> None:
 
 
 OURS = ["demo", "demo-numbers", "demo-reverse", "gpt", "lm-tiny", "multi30k-tiny", "parsing-small"]
-OURS += ["bert-tiny", "text-tiny"]
+OURS += ["bert-tiny", "text-tiny", "vit-tiny", "speech-tiny"]
 
 
 @pytest.mark.parametrize("recipe", OURS)
@@ -106,6 +106,21 @@ def test_the_options_of_later_models_are_departures() -> None:
         '  model.activation = "gelu", where §3.3 has "relu"',
         "  model.scale_embeddings = false, where §3.4 has embeddings multiplied by sqrt(d_model)",
     ]
+
+
+def test_what_bert_adds_to_embeddings_is_a_departure() -> None:
+    config = load_recipe("text-tiny", ["model.embedding_norm=true", "model.token_types=2"])
+    added = {"model.embedding_norm", "model.token_types"}
+    found = [departure for departure in compare_with_paper(config)[1] if departure.key in added]
+    assert [str(departure) for departure in found] == [
+        "model.embedding_norm = true, where §3.5 has embeddings and positions added, without a "
+        "norm",
+        "model.token_types = 2, where §3.5 has embeddings and positions alone",
+    ]
+    assert all(departure.reason for departure in found)
+    assert added.isdisjoint(
+        departure.key for departure in compare_with_paper(load_recipe("text-tiny"))[1]
+    )
 
 
 def test_a_decoder_departs_only_if_its_layers_are_not_as_many_as_the_encoders() -> None:

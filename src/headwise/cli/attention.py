@@ -7,7 +7,6 @@ import click
 
 from headwise.cli.output import note
 from headwise.cli.text_options import FILE
-from headwise.config import task_row
 
 if TYPE_CHECKING:
     from headwise.inspect.attention import Kind
@@ -70,7 +69,7 @@ def attention(
 
     kind_of(out)  # Before loading the model, which takes a while.
     directory = RunDirectory(run)
-    if target is not None and task_row(directory.config().task).assembly == "decoder":
+    if target is not None and directory.config().row.assembly == "decoder":
         raise click.UsageError(f"--target needs a model with an encoder: {run} has none")
     predictor = load_traceable(directory, checkpoint=checkpoint)
     note(f"using {predictor.name}")

@@ -19,9 +19,11 @@ Examples:
   headwise classify runs/questions < lines.txt > classes.txt
   headwise classify runs/questions --top 3 < lines.txt    the three most probable
   headwise classify runs/questions --json < lines.txt     one JSON object for each line
+  headwise classify runs/digits seven.png                 an image, or a sound
+  ls photos/*.jpg | headwise classify runs/photos         one path on each line
 
-Each text, or each line of the input, gives one line: its class, a tab and the
-probability. With --top, or where a text may have several labels, more of them follow on
+Each text or file, or each line of the input, gives one line: its class, a tab and the
+probability. With --top, or where there may be several labels, more of them follow on
 the same line. Without texts and --input, lines are read from stdin; at a terminal, each
 is classified at once. Put -- before a text that begins with a dash.
 """
@@ -29,13 +31,13 @@ is classified at once. Put -- before a text that begins with a dash.
 
 @click.command(epilog=EPILOG)
 @click.argument("run", type=FILE)
-@click.argument("texts", metavar="[TEXT]...", nargs=-1)
+@click.argument("texts", metavar="[TEXT|FILE]...", nargs=-1)
 @click.option("--input", "source", type=FILE, help="Read from a file instead of stdin.")
 @click.option("--output", "target", type=FILE, help="Write to a file instead of stdout.")
 @click.option("--top", type=click.IntRange(min=1), help="How many classes of each text.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each line.")
 @click.option("--checkpoint", help="averaged, best, last or a step; by default in that order.")
-@click.option("--batch-size", type=click.IntRange(min=1), help="Texts classified at a time.")
+@click.option("--batch-size", type=click.IntRange(min=1), help="Examples classified at a time.")
 @click.option("--lenient", is_flag=True, help="Replace bytes that are not UTF-8 text.")
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
 def classify(
@@ -50,10 +52,11 @@ def classify(
     lenient: bool,
     device: str,
 ) -> None:
-    """Classify texts, or the lines of a text."""
+    """Classify texts, or the lines of a text; or images or sounds, by their paths."""
     require_one_input(texts, source)
 
     from headwise.tasks.classification.classifier import Classifier
+    from headwise.tasks.classification.kinds import kind_of
 
     classifier = Classifier.load(run, checkpoint=checkpoint, device=device, batch_size=batch_size)
     note(f"using {classifier.name}")
@@ -66,16 +69,16 @@ def classify(
         found = classifier.classify(lines, top=count)
         cut += sum(each.is_cut for each in found)
         if as_json:
+            key = "text" if classifier.input == "text" else "file"
             pairs = zip(lines, found, strict=True)
-            return [json.dumps(_as_json(*pair), ensure_ascii=False) for pair in pairs]
+            return [json.dumps(_as_json(key, *pair), ensure_ascii=False) for pair in pairs]
         return [_as_line(each, shows_all=top is not None) for each in found]
 
     filter_lines(texts, source, target, lines_of, lenient=lenient, doing="classifying")
     if cut:
-        were = "1 text was" if cut == 1 else f"{cut:,} texts were"
-        error_line(
-            f"{were} longer than the {classifier.config.data.longest:,} tokens that are read: cut"
-        )
+        kind = kind_of(classifier.config)
+        were = f"1 of the {kind.unit} was" if cut == 1 else f"{cut:,} {kind.unit} were"
+        error_line(f"{were} cut off after {kind.most(classifier.config.data)}")
 
 
 def _as_line(found: "Classification", *, shows_all: bool) -> str:
@@ -84,9 +87,9 @@ def _as_line(found: "Classification", *, shows_all: bool) -> str:
     return "\t".join(f"{each.label}\t{each.probability:.4f}" for each in shown)
 
 
-def _as_json(text: str, found: "Classification") -> dict[str, Any]:
+def _as_json(key: str, given: str, found: "Classification") -> dict[str, Any]:
     return {
-        "text": text,
+        key: given,
         "labels": found.labels,
         "classes": [
             {"label": each.label, "probability": each.probability} for each in found.answers

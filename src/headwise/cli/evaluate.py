@@ -8,7 +8,7 @@ import click
 from headwise.cli.engine_options import engine_options
 from headwise.cli.output import show, show_json
 from headwise.cli.text_options import FILE, evaluation_options, given_flags, is_column
-from headwise.config import STRONGEST_PENALTY
+from headwise.config import STRONGEST_PENALTY, AnyConfig
 from headwise.visible import visible
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ Examples:
                                      a language model: perplexity and bits per byte
   headwise evaluate runs/parse --trees test.mrg
                                      a parser: bracket scores by EVALB's rules
+  headwise evaluate runs/digits --images t10k-images-idx3-ubyte.gz --baseline
+                                     a classifier: accuracy, F1, confusion, calibration
 
 Files may end in .gz, .xz or .zst. Publish BLEU with its signature; the tokenised
 scores are as in the paper, and not comparable with it.
@@ -92,7 +94,8 @@ def evaluate(
 
     Translation runs translate it, and the translations are scored.
     """
-    task = _task_of(runs)
+    config = _config_of(runs)
+    task = config.task
     given = {
         "--src": source,
         "--ref": references,
@@ -106,11 +109,11 @@ def evaluate(
     others = [flag for flag, value in given.items() if value not in (None, ())]
     if task == "translation":
         others = []
-    others += given_flags(files, but=task)
+    others += given_flags(files, but=config.row)
     if others:
         raise click.UsageError(f"{others[0]} is of another task: {visible(str(runs[0]))} is {task}")
     if task != "translation":
-        result = _evaluate_files(task, runs, files, checkpoint, overrides)
+        result = _evaluate_files(config, runs, files, checkpoint, overrides)
         if as_json:
             show_json(result.to_dict())
         else:
@@ -161,19 +164,25 @@ def evaluate(
         show(_text(evaluation))
 
 
-def _task_of(runs: tuple[Path, ...]) -> str:
-    """Return the task of all runs."""
+def _config_of(runs: tuple[Path, ...]) -> AnyConfig:
+    """Return the config of the first run; all must be of one task and one kind of input."""
     from headwise.runs.directory import RunDirectory
 
-    first, *others = [RunDirectory(run).config().task for run in runs]
-    for run, task in zip(runs[1:], others, strict=True):
-        if task != first:
-            raise click.UsageError(f"{runs[0]} is {first} and {run} is {task}: evaluate them apart")
+    first, *others = [RunDirectory(run).config() for run in runs]
+    for run, config in zip(runs[1:], others, strict=True):
+        if (config.task, config.row.input) != (first.task, first.row.input):
+            raise click.UsageError(
+                f"{runs[0]} is {_named(first)} and {run} is {_named(config)}: evaluate them apart"
+            )
     return first
 
 
+def _named(config: AnyConfig) -> str:
+    return f"{config.task} of {config.row.input}" if config.row.input != "text" else config.task
+
+
 def _evaluate_files(
-    task: str,
+    config: AnyConfig,
     runs: tuple[Path, ...],
     values: dict[str, Any],
     checkpoint: str | None,
@@ -183,9 +192,9 @@ def _evaluate_files(
     from headwise.tasks.evaluation import EvaluatesFiles
     from headwise.tasks.table import load_task
 
-    found = load_task(task)
+    found = load_task(config)
     if not isinstance(found, EvaluatesFiles):
-        raise click.UsageError(f"runs of {task} cannot be evaluated on files")
+        raise click.UsageError(f"runs of {config.task} cannot be evaluated on files")
     with watch() as watcher:
         return found.evaluate(
             runs,

@@ -51,9 +51,9 @@ def prepare(
     config = load_recipe(recipe, overrides)
     source, valid = training_files(config, files), validation_files(config, files)
     if source is None:
-        raise click.UsageError(f"give the {task_inputs(config.task).needed}")
+        raise click.UsageError(f"give the {task_inputs(config.row).needed}")
     with watch() as watcher:
-        report = load_task(config.task).prepare(
+        report = load_task(config).prepare(
             source,
             config,
             out,

@@ -51,8 +51,8 @@ def report(
     from headwise.workflows.report import report as report_run
 
     directory = RunDirectory(run)
-    task = directory.config().task
-    others = given_flags(files, but=task)
+    config = directory.config()
+    task, others = config.task, given_flags(files, but=config.row)
     if task != "translation" and source is not None:
         others.append("--src")
     if others:

@@ -10,6 +10,7 @@ from headwise.cli.output import note, show
 from headwise.cli.reproduce import grid_text, out_option
 from headwise.cli.text_options import translation_options
 from headwise.cli.watch import watch
+from headwise.config import TASKS
 from headwise.tasks.table import task_inputs
 
 if TYPE_CHECKING:
@@ -74,7 +75,7 @@ def _training_options(seeds: int) -> Callable[[Callable[..., Any]], Callable[...
 
 def _texts(files: dict[str, Any]) -> tuple["Text", "Text | None"]:
     """Return the text to train on and the one to validate on, if it is given."""
-    inputs: Any = task_inputs("translation")
+    inputs: Any = task_inputs(TASKS["translation"])
     text = inputs.training(files)
     if text is None:
         raise click.UsageError(f"give the {inputs.needed}")

@@ -82,6 +82,13 @@ def _origin(given: str) -> str:
     help="Of one request.",
 )
 @click.option(
+    "--max-upload",
+    type=click.FloatRange(min=0, min_open=True),
+    default=Limits.upload_bytes / 1e6,
+    show_default=True,
+    help="MB of the files of one request.",
+)
+@click.option(
     "--max-queue",
     type=click.IntRange(min=1),
     default=Limits.queue,
@@ -145,6 +152,7 @@ def serve(
     tls_certificate: Path | None,
     tls_key: Path | None,
     max_characters: int,
+    max_upload: float,
     max_queue: int,
     max_cost: int,
     max_requests: int,
@@ -198,6 +206,7 @@ def serve(
         tls = tls_context(tls_certificate, tls_key)
     limits = Limits(
         body_bytes=20 * max_characters,
+        upload_bytes=int(1e6 * max_upload),
         characters=max_characters,
         queue=max_queue,
         cost=max_cost,

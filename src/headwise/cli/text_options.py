@@ -1,17 +1,18 @@
 """The options that name a task's files, the same on every verb that takes them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from headwise.config import TASKS, AnyConfig
-from headwise.tasks.inputs import InputOption
+from headwise.config import TASKS, TEXT, AnyConfig, TaskRow, task_rows
+from headwise.tasks.inputs import InputOption, given_flag
 from headwise.tasks.table import task_inputs
 from headwise.visible import visible
 
 if TYPE_CHECKING:
+    from headwise.tasks.inputs import TaskInputs
     from headwise.training.task import PreparedReport, Source
 
 FILE = click.Path(path_type=Path)
@@ -41,7 +42,7 @@ _OPTIONS = (
 
 def _by_name() -> dict[str, InputOption]:
     """Return the options of all tasks; one that several have is one option."""
-    return {option.name: option for task in TASKS for option in task_inputs(task).options}
+    return {option.name: option for inputs in _all_inputs() for option in inputs.options}
 
 
 def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -53,23 +54,23 @@ def text_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def translation_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a verb the options that name pairs of sentences."""
-    for option in reversed(task_inputs("translation").options):
+    for option in reversed(task_inputs(TASKS["translation"]).options):
         command = _option(option)(command)
     return command
 
 
 def evaluation_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a verb the options that name the files every task is evaluated on."""
-    by_name = {o.name: o for task in TASKS for o in task_inputs(task).evaluation_options}
+    by_name = {o.name: o for inputs in _all_inputs() for o in inputs.evaluation_options}
     for option in reversed([*map(_option, by_name.values())]):
         command = option(command)
     return command
 
 
-def given_flags(values: Mapping[str, Any], *, but: str) -> list[str]:
+def given_flags(values: Mapping[str, Any], *, but: TaskRow) -> list[str]:
     """Return the flags of those `evaluation_options` that have a value and are not one task's."""
     own = {option.flag for option in task_inputs(but).evaluation_options}
-    options = [option for task in TASKS for option in task_inputs(task).evaluation_options]
+    options = [option for inputs in _all_inputs() for option in inputs.evaluation_options]
     given = [o.flag for o in options if values.get(o.name) not in (None, (), False, o.default)]
     return [flag for flag in given if flag not in own]
 
@@ -79,16 +80,21 @@ def usual_recipe(values: Mapping[str, Any]) -> tuple[str, str]:
 
     Files of translation, or of no task or of several, give no recipe and no reason.
     """
-    by_flag: dict[str, str] = {}
-    for task in TASKS:
-        first = task_inputs(task).options[0]  # It names the files to train on.
-        if values.get(first.name) not in (None, ()):
-            by_flag.setdefault(first.flag, task)  # Of several tasks, the first in the table.
-    if len(by_flag) == 1:
-        ((flag, task),) = by_flag.items()
-        if recipe := TASKS[task].recipe:
-            return recipe, f"no recipe is given and {flag} is of {task}"
+    given: dict[str, tuple[str, TaskRow]] = {}
+    for task, row in task_rows():
+        if flag := given_flag(task_inputs(row), values):
+            given.setdefault(flag, (task, row))  # Of several tasks, the first in the table.
+    if len(given) == 1:
+        ((flag, (task, row)),) = given.items()
+        if row.recipe:
+            of = task if row.input == TEXT else f"{task} of {row.input}"
+            return row.recipe, f"no recipe is given and {flag} is of {of}"
     return "", ""
+
+
+def _all_inputs() -> "Iterator[TaskInputs]":
+    for _, row in task_rows():
+        yield task_inputs(row)
 
 
 def _option(option: InputOption) -> Callable[..., Any]:
@@ -121,23 +127,23 @@ def _option(option: InputOption) -> Callable[..., Any]:
 def training_files(config: AnyConfig, values: Mapping[str, Any]) -> "Source | None":
     """Return the files to train on that the options name; None if they name none."""
     _check_task(config, values)
-    return task_inputs(config.task).training(values)
+    return task_inputs(config.row).training(values)
 
 
 def validation_files(config: AnyConfig, values: Mapping[str, Any]) -> "Source | None":
     """Return the files to validate on that the options name."""
-    return task_inputs(config.task).validation(values)
+    return task_inputs(config.row).validation(values)
 
 
 def _check_task(config: AnyConfig, values: Mapping[str, Any]) -> None:
     """Raise a usage error for an option of another task."""
-    own = {option.name for option in task_inputs(config.task).options}
+    inputs = task_inputs(config.row)
+    own = {option.name for option in inputs.options}
     for name, option in _by_name().items():
         is_given = values.get(name) not in (None, (), option.default)
         if name not in own and option.kind != "columns" and is_given:
             raise click.UsageError(
-                f"{option.flag} is of another task: {config.task} takes its "
-                f"{task_inputs(config.task).needed}"
+                f"{option.flag} is of another task: {config.task} takes its {inputs.needed}"
             )
 
 

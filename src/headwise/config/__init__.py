@@ -1,36 +1,40 @@
 """Everything an experiment can vary, with the paper's base model as the defaults.
 
 `Config` has one section for each part: task, data, model, train, decode. `TASKS` lists the tasks
-and their sections; those that differ between tasks are in sections.py. An empty recipe is the
-paper's base model; a recipe states only its differences. Sections are frozen, take keywords only,
-and check themselves when they are made, whether by a TOML file, `--set` or Python code.
+and their sections; those that differ between tasks are in sections.py and classification.py. An
+empty recipe is the paper's base model; a recipe states only its differences. Sections are frozen,
+take keywords only, and check themselves when they are made, whether by a TOML file, `--set` or
+Python code.
 """
 
+from headwise.config.classification import (
+    FEWEST_CLASSES,
+    AudioClassificationDataConfig,
+    ClassificationDataConfig,
+    ImageClassificationDataConfig,
+    LabelsConfig,
+)
 from headwise.config.experiment import (
     FORMAT_VERSION,
-    TASKS,
     AnyConfig,
+    AudioClassificationConfig,
     ClassificationConfig,
     Config,
+    ImageClassificationConfig,
     LanguageModelConfig,
     MaskedLanguageModelConfig,
     ParsingConfig,
-    Section,
-    TaskRow,
     all_keys,
-    task_row,
     toml_value,
     unknown_key,
 )
 from headwise.config.model import Assembly, ModelConfig, Vocab
 from headwise.config.recurrent import RecurrentConfig
 from headwise.config.sections import (
-    FEWEST_CLASSES,
     LONGEST_CONTINUATION,
     SMALLEST_VOCABULARY,
     STRONGEST_PENALTY,
     WIDEST_BEAM,
-    ClassificationDataConfig,
     DataConfig,
     DecodeConfig,
     GenerateConfig,
@@ -40,6 +44,7 @@ from headwise.config.sections import (
     ParsingDecodeConfig,
     TextDataConfig,
 )
+from headwise.config.tasks import TASKS, TEXT, Section, TaskRow, task_row, task_rows
 from headwise.config.train import TrainConfig
 
 __all__ = [
@@ -49,15 +54,21 @@ __all__ = [
     "SMALLEST_VOCABULARY",
     "STRONGEST_PENALTY",
     "TASKS",
+    "TEXT",
     "WIDEST_BEAM",
     "AnyConfig",
     "Assembly",
+    "AudioClassificationConfig",
+    "AudioClassificationDataConfig",
     "ClassificationConfig",
     "ClassificationDataConfig",
     "Config",
     "DataConfig",
     "DecodeConfig",
     "GenerateConfig",
+    "ImageClassificationConfig",
+    "ImageClassificationDataConfig",
+    "LabelsConfig",
     "LanguageModelConfig",
     "MaskedDataConfig",
     "MaskedLanguageModelConfig",
@@ -74,6 +85,7 @@ __all__ = [
     "Vocab",
     "all_keys",
     "task_row",
+    "task_rows",
     "toml_value",
     "unknown_key",
 ]

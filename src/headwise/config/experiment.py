@@ -1,19 +1,21 @@
-"""A whole config, and the table of tasks that decides which sections it has."""
+"""A whole config: one experiment."""
 
 import dataclasses
 import difflib
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Generic, Protocol, Self
+from dataclasses import dataclass, field
+from typing import Any, Generic, Self, cast
 
 from typing_extensions import TypeVar
 
-from headwise.config.model import Assembly, ModelConfig, Vocab
+from headwise.config.classification import (
+    AudioClassificationDataConfig,
+    ClassificationDataConfig,
+    ImageClassificationDataConfig,
+)
+from headwise.config.model import ENCODERS_ALONE, ModelConfig
 from headwise.config.recurrent import RecurrentConfig
 from headwise.config.sections import (
-    FEWEST_CLASSES,
-    ClassificationDataConfig,
     DataConfig,
     DecodeConfig,
     GenerateConfig,
@@ -23,6 +25,7 @@ from headwise.config.sections import (
     ParsingDecodeConfig,
     TextDataConfig,
 )
+from headwise.config.tasks import MODELS, TEXT, Section, TaskRow, task_row
 from headwise.config.train import TrainConfig
 from headwise.errors import ConfigError
 
@@ -30,26 +33,17 @@ FORMAT_VERSION = 1
 """The recipe format's version; a run's config.toml states the one it was written in."""
 
 
-class Section(Protocol):
-    """A part of a config: a frozen dataclass that checks itself."""
-
-    name: ClassVar[str]
-    __dataclass_fields__: ClassVar[dict[str, Any]]
-
-
 D = TypeVar("D", default=DataConfig)
 S = TypeVar("S", default=DecodeConfig)
 M = TypeVar("M", bound=ModelConfig | RecurrentConfig, default=ModelConfig)
-
-MODELS: dict[str, type[Section]] = {"transformer": ModelConfig, "recurrent": RecurrentConfig}
-"""The sections of the values of `model.kind`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(Generic[D, S, M]):
     """One experiment: a recipe with every value filled in.
 
-    Which classes `data` and `decode` are is decided by the task, and which `model` is by its kind.
+    Which classes `data` and `decode` are is decided by the task and, where it has several kinds of
+    input, by `data.input`; which `model` is, by its kind.
     A bare `Config` is that of translation with a Transformer.
     """
 
@@ -60,8 +54,7 @@ class Config(Generic[D, S, M]):
     decode: S = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
-        row = task_row(self.task)
-        model: Any = self.model
+        row, model = self.row, cast("Any", self.model)
         for name, kind in row.sections(getattr(model, "kind", "transformer")).items():
             if getattr(self, name) is None:
                 object.__setattr__(self, name, kind())
@@ -84,7 +77,19 @@ class Config(Generic[D, S, M]):
                 f"model.pooling = 'mean' must be 'class-token' with task = {self.task!r}, which "
                 "does not classify: leave it out"
             )
+        for key, default in (("embedding_norm", False), ("token_types", 0)):
+            value = getattr(model, key, default)
+            if row.assembly not in ENCODERS_ALONE and value != default:
+                raise ConfigError(
+                    f"model.{key} = {toml_value(value)} must be {toml_value(default)} with task = "
+                    f"{self.task!r}, whose model has a decoder: leave it out"
+                )
         row.check(self)
+
+    @property
+    def row(self) -> TaskRow:
+        """The row of the table of tasks that this is a config of."""
+        return task_row(self.task, getattr(self.data, "input", TEXT))
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
@@ -100,7 +105,7 @@ class Config(Generic[D, S, M]):
         task = values.get("task", cls.task)
         kind = _model_kind(values)
         _require_kind(kind, task)
-        sections = task_row(task).sections(kind)
+        sections = task_row(task, _input(values)).sections(kind)
         known = [*sections, "task", "format_version"]
         for key in values:
             if key not in known:
@@ -130,196 +135,18 @@ class Config(Generic[D, S, M]):
 LanguageModelConfig = Config[TextDataConfig, GenerateConfig]
 ParsingConfig = Config[ParsingDataConfig, ParsingDecodeConfig]
 ClassificationConfig = Config[ClassificationDataConfig, NoDecodeConfig]
+ImageClassificationConfig = Config[ImageClassificationDataConfig, NoDecodeConfig]
+AudioClassificationConfig = Config[AudioClassificationDataConfig, NoDecodeConfig]
 MaskedLanguageModelConfig = Config[MaskedDataConfig, NoDecodeConfig]
 
 AnyConfig = Config[Any, Any, Any]
 """The config of any task, for code that serves them all."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class TaskRow:
-    """One row of the table of tasks."""
-
-    data: type[Section]
-    decode: type[Section]
-    module: str
-    """The task as "module:object". It is imported when it is needed: most of it needs torch."""
-    verb: str
-    """The command that uses a trained run, as in `headwise translate`."""
-    assembly: Assembly
-    """What its models are built of."""
-    inputs: str
-    """Its options on the command line as "module:object", which must import quickly."""
-    served: str = ""
-    """How it is served, as "module:object"; empty where it cannot be."""
-    recipe: str = ""
-    """The recipe that is taken where its files are given and no recipe; empty: the base model."""
-    kinds: tuple[str, ...] = ("transformer",)
-    """The values of `model.kind` that it takes."""
-    is_aligned: bool = False
-    """Whether its batches have the source position that each target position has reached, which
-    `model.aligned_input` needs."""
-    vocab: Callable[[AnyConfig], Vocab] = lambda config: Vocab.shared(config.data.vocab_size)
-    """The vocabulary that a config asks for, where there is no tokenizer yet."""
-    check: Callable[[AnyConfig], None] = lambda _: None
-    """Raises ConfigError where sections do not fit each other."""
-
-    def sections(self, kind: str = "transformer") -> dict[str, type[Section]]:
-        """Return the classes of a config's sections by their names, for a `model.kind`."""
-        kinds: tuple[type[Section], ...] = (self.data, MODELS[kind], TrainConfig, self.decode)
-        return {kind.name: kind for kind in kinds}
-
-
-def _check_translation(config: AnyConfig) -> None:
-    if config.model.tying == "three-way" and not config.data.joint:
-        raise ConfigError(
-            "model.tying = 'three-way' needs data.joint = true: one matrix, one vocabulary"
-        )
-
-
-def _check_language_model(config: AnyConfig) -> None:
-    context, model = config.data.context, config.model
-    if model.positions == "learned" and model.max_positions < context:
-        raise ConfigError(
-            f"model.max_positions = {model.max_positions} must be at least data.context = "
-            f"{context}: learned positions cover no more"
-        )
-    if config.train.batch_tokens < context:
-        raise ConfigError(
-            f"train.batch_tokens = {config.train.batch_tokens} must be at least data.context = "
-            f"{context}: a batch has whole blocks"
-        )
-    if config.train.bleu_pairs:
-        raise ConfigError("train.bleu_pairs must be 0: a language model does not translate")
-
-
-def _parsing_vocab(config: AnyConfig) -> Vocab:
-    return Vocab(source_size=config.data.vocab_size, target_size=_USUAL_SYMBOLS)
-
-
-def _check_parsing(config: AnyConfig) -> None:
-    if config.model.tying == "three-way":
-        raise ConfigError(
-            "model.tying = 'three-way' must be 'two-way' or 'untied' with task = 'parsing': words "
-            "and symbols of trees are two vocabularies"
-        )
-    if config.train.bleu_pairs:
-        raise ConfigError("train.bleu_pairs must be 0: a parser does not translate")
-
-
-def _masked_vocab(config: AnyConfig) -> Vocab:
-    return replace(Vocab.shared(config.data.vocab_size), mask=config.data.vocab_size - 1)
-
-
-def _check_masked(config: AnyConfig) -> None:
-    longest, model = config.data.context + 2, config.model
-    if model.positions == "learned" and model.max_positions < longest:
-        raise ConfigError(
-            f"model.max_positions = {model.max_positions} must be at least data.context + 2 = "
-            f"{longest}: learned positions cover no more"
-        )
-    if config.train.batch_tokens < longest:
-        raise ConfigError(
-            f"train.batch_tokens = {config.train.batch_tokens} must be at least data.context + 2 "
-            f"= {longest}: a batch has whole blocks"
-        )
-    if config.train.bleu_pairs:
-        raise ConfigError("train.bleu_pairs must be 0: a masked language model does not translate")
-
-
-def _classification_vocab(config: AnyConfig) -> Vocab:
-    return Vocab(source_size=config.data.vocab_size, target_size=FEWEST_CLASSES)
-
-
-def _check_classification(config: AnyConfig) -> None:
-    longest, model = config.data.longest, config.model
-    if model.positions == "learned" and model.max_positions < longest:
-        raise ConfigError(
-            f"model.max_positions = {model.max_positions} must be at least data.longest = "
-            f"{longest}: learned positions cover no more"
-        )
-    if config.train.batch_tokens < longest:
-        raise ConfigError(
-            f"train.batch_tokens = {config.train.batch_tokens} must be at least data.longest = "
-            f"{longest}: a batch has whole texts"
-        )
-    if model.tying != "three-way":
-        raise ConfigError(
-            f"model.tying = {model.tying!r} must be left out with task = 'classification', whose "
-            "model has a single embedding"
-        )
-    if config.train.bleu_pairs:
-        raise ConfigError("train.bleu_pairs must be 0: a classifier does not translate")
-
-
-_USUAL_SYMBOLS = 106
-"""The target vocabulary of an English treebank, special ids included."""
-
-TASKS: dict[str, TaskRow] = {
-    "translation": TaskRow(
-        data=DataConfig,
-        decode=DecodeConfig,
-        module="headwise.tasks.translation.task:TASK",
-        verb="translate",
-        assembly="seq2seq",
-        inputs="headwise.tasks.translation.inputs:INPUTS",
-        kinds=("transformer", "recurrent"),
-        check=_check_translation,
-    ),
-    "language-model": TaskRow(
-        data=TextDataConfig,
-        decode=GenerateConfig,
-        module="headwise.tasks.language_model.task:TASK",
-        verb="generate",
-        assembly="decoder",
-        inputs="headwise.tasks.language_model.inputs:INPUTS",
-        served="headwise.tasks.language_model.serving:SERVED",
-        recipe="lm-tiny",
-        check=_check_language_model,
-    ),
-    "parsing": TaskRow(
-        data=ParsingDataConfig,
-        decode=ParsingDecodeConfig,
-        module="headwise.tasks.parsing.task:TASK",
-        verb="parse",
-        assembly="seq2seq",
-        inputs="headwise.tasks.parsing.inputs:INPUTS",
-        served="headwise.tasks.parsing.serving:SERVED",
-        recipe="parsing-small",
-        is_aligned=True,
-        vocab=_parsing_vocab,
-        check=_check_parsing,
-    ),
-    "masked-language-model": TaskRow(
-        data=MaskedDataConfig,
-        decode=NoDecodeConfig,
-        module="headwise.tasks.masked_language_model.task:TASK",
-        verb="fill",
-        assembly="masked",
-        inputs="headwise.tasks.masked_language_model.inputs:INPUTS",
-        vocab=_masked_vocab,
-        check=_check_masked,
-    ),
-    "classification": TaskRow(
-        data=ClassificationDataConfig,
-        decode=NoDecodeConfig,
-        module="headwise.tasks.classification.task:TASK",
-        verb="classify",
-        assembly="classifier",
-        inputs="headwise.tasks.classification.inputs:INPUTS",
-        served="headwise.tasks.classification.serving:SERVED",
-        recipe="text-tiny",
-        vocab=_classification_vocab,
-        check=_check_classification,
-    ),
-}
-
-
-def task_row(task: object) -> TaskRow:
-    """Return a task's row of the table."""
-    if not isinstance(task, str) or task not in TASKS:
-        raise ConfigError(f"task = {task!r} is unknown: there is {', '.join(map(repr, TASKS))}")
-    return TASKS[task]
+def _input(values: dict[str, Any]) -> object:
+    """Return the `data.input` of a recipe's tables."""
+    data = values.get("data", {})
+    return data.get("input", TEXT) if isinstance(data, dict) else TEXT
 
 
 def _model_kind(values: dict[str, Any]) -> str:
@@ -337,9 +164,10 @@ def _require_kind(kind: str, task: object) -> None:
 
 
 def all_keys(task: object = "translation") -> list[str]:
-    """List every key that `--set` takes, as section.key, whatever the `model.kind`."""
+    """List every key that `--set` takes, as section.key, whatever `model.kind` and `data.input`."""
     row = task_row(task)
-    sections = [row.sections(kind).values() for kind in row.kinds]
+    rows = (row, *row.others.values())
+    sections = [each.sections(kind).values() for each in rows for kind in each.kinds]
     keys = [f"{kind.name}.{key}" for each in sections for kind in each for key in _keys(kind)]
     return ["task", *dict.fromkeys(keys)]
 

@@ -12,7 +12,8 @@ from headwise.checks import (
     require_not_negative,
     require_share,
 )
-from headwise.config.sections import FEWEST_CLASSES, SMALLEST_VOCABULARY
+from headwise.config.classification import FEWEST_CLASSES
+from headwise.config.sections import SMALLEST_VOCABULARY
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +22,7 @@ class Vocab:
 
     Source sequences end in eos; targets start from `start` and end in eos. A model with a single
     vocabulary has two equal sizes. Of a classifier the target's entries are its classes, none of
-    which is special.
+    which is special. A source of patches or frames is no ids: it has a width instead of a size.
     """
 
     name: ClassVar[str] = "vocab"
@@ -36,10 +37,16 @@ class Vocab:
     """The id that a decoder reads first: our own vocabularies start with bos."""
     mask: int = -1
     """The id that stands for a masked token; -1 where there is none."""
+    source_width: int = 0
+    """Floats of each position of the source, where these are vectors; 0 where they are ids."""
 
     def __post_init__(self) -> None:
         check_types(self)
-        require_at_least(self, SMALLEST_VOCABULARY, "source_size")
+        require_not_negative(self, "source_width")
+        if self.source_width:
+            require(self, "source_size", self.source_size == 0, "0 where the source is vectors")
+        else:
+            require_at_least(self, SMALLEST_VOCABULARY, "source_size")
         require_at_least(self, FEWEST_CLASSES, "target_size")
 
     def size(self, side: Literal["source", "target"]) -> int:
@@ -50,6 +57,11 @@ class Vocab:
     def shared(cls, size: int) -> Self:
         """Make the vocabulary that source and target have in common."""
         return cls(source_size=size, target_size=size)
+
+    @classmethod
+    def of_vectors(cls, width: int, target_size: int) -> Self:
+        """Make the vocabulary of a target whose source is vectors of floats."""
+        return cls(source_size=0, target_size=target_size, source_width=width)
 
 
 Tying = Literal["three-way", "two-way", "untied"]
@@ -67,6 +79,9 @@ def embedding_rows(tying: Tying, vocab: Vocab) -> int:
 Assembly = Literal["seq2seq", "decoder", "classifier", "masked"]
 """What a model is built of: encoder and decoder; a decoder alone (a language model); an encoder
 whose output becomes a class; or one that predicts masked tokens."""
+
+ENCODERS_ALONE: tuple[Assembly, ...] = ("classifier", "masked")
+"""Those without a decoder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,6 +133,13 @@ class ModelConfig:
     scale_embeddings: bool = True
     """Whether embeddings are multiplied by sqrt(d_model) (§3.4); without it, a departure from the
     paper, they are added to the positions as they are (GPT-2)."""
+    embedding_norm: bool = False
+    """Whether LayerNorm follows the sum of embeddings and positions, before its dropout: a
+    departure from the paper (BERT), for models that are an encoder alone."""
+    token_types: int = 0
+    """How many types of tokens have a learned vector that is added to their embeddings: a departure
+    from the paper (BERT has 2), for models that are an encoder alone. They read a single text, all
+    of whose tokens are of the first type."""
     dropout: float = 0.1
     """Rate on each sub-layer's output and on the sums of embeddings and positions."""
     attention_dropout: float = 0.0
@@ -133,7 +155,7 @@ class ModelConfig:
     def __post_init__(self) -> None:
         check_types(self)
         require_at_least(self, 1, "d_model", "d_ff", "num_layers", "num_heads", "max_positions")
-        require_not_negative(self, "num_decoder_layers")
+        require_not_negative(self, "num_decoder_layers", "token_types")
         require_at_most(self, 1_000, "num_layers", "num_decoder_layers")
         if self.num_decoder_layers == 0:
             object.__setattr__(self, "num_decoder_layers", self.num_layers)
@@ -193,6 +215,8 @@ class ModelConfig:
             rows = (2 if self.tying == "untied" else 1) * vocab.target_size
         elif assembly == "classifier":
             layers, rows = self.num_layers * layer, vocab.source_size
+            if vocab.source_width:
+                rows = vocab.source_width + 2  # The projection with its biases, the class token.
             head = (d + 1) * vocab.target_size
         elif assembly == "masked":
             layers = self.num_layers * layer
@@ -203,4 +227,7 @@ class ModelConfig:
             rows = embedding_rows(self.tying, vocab)
         final_norms = stacks * norm if self.norm_order == "pre" else 0
         positions = stacks * self.max_positions * d if self.positions == "learned" else 0
-        return layers + final_norms + positions + rows * d + head
+        count = layers + final_norms + positions + rows * d + head
+        if assembly in ENCODERS_ALONE:
+            count += self.token_types * d + int(self.embedding_norm) * norm
+        return count

@@ -1,6 +1,6 @@
 """The sections [data] and [decode] of each task.
 
-`headwise.config.experiment` lists which task has which.
+`headwise.config.tasks` lists which task has which.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,6 @@ from headwise.checks import (
 
 SMALLEST_VOCABULARY = 5
 """The special ids and one token."""
-
-FEWEST_CLASSES = 2
 
 WIDEST_BEAM = 10_000
 """Far beyond what helps: a wider one is a typing error, and takes all memory."""
@@ -202,52 +200,6 @@ class MaskedDataConfig:
         require_at_least(self, 2, "context")
         require_at_most(self, 1_000_000, "context")
         require_at_least(self, 1, "sample_lines", "holdout_bytes")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClassificationDataConfig:
-    """What labelled texts are turned into."""
-
-    name: ClassVar[str] = "data"
-
-    vocab_size: int = 8_000
-    """Entries of the texts' subword vocabulary, special ids included; fewer if the texts have not
-    so many subwords."""
-    longest: int = 512
-    """Tokens of a text that are read, the class token and eos included; the rest is cut off."""
-    multi_label: bool = False
-    """Whether a text has any number of labels at once, instead of one."""
-    label_separator: str = ","
-    """What separates the labels of a text in a column of a TSV or CSV file, if it has several."""
-    class_weights: Literal["none", "balanced"] = "none"
-    """Whether rare classes count more in training, so that all classes count the same together."""
-    subwords: Literal["bpe", "unigram"] = "bpe"
-    """How subwords are learned, as for translation."""
-    byte_fallback: bool = True
-    """Whether a character outside the vocabulary is spelled in bytes instead of being lost."""
-    normalization: Literal["identity", "nfkc", "nfkc_cf"] = "identity"
-    """What is done to text before it is cut up: nothing, NFKC, or NFKC and case folding."""
-    sample_examples: int = 1_000_000
-    """Most texts, drawn at random, that the subwords are learned from."""
-    holdout_examples: int = 1000
-    """About how many texts to hold out for validation where none are given; at most a tenth."""
-
-    def __post_init__(self) -> None:
-        check_types(self)
-        require_at_least(self, SMALLEST_VOCABULARY, "vocab_size")
-        require_at_most(self, 10_000_000, "vocab_size")
-        require_at_least(self, 3, "longest")
-        require_at_most(self, 1_000_000, "longest")
-        require_at_least(self, 1, "sample_examples", "holdout_examples")
-        separator = self.label_separator
-        require(self, "label_separator", len(separator) == 1, "a single character")
-        if self.multi_label:
-            require(
-                self,
-                "class_weights",
-                self.class_weights == "none",
-                "'none' with data.multi_label = true: labels are predicted one by one",
-            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -108,6 +108,13 @@ class Batches:
             filled += sum(self.tokens(examples).values())
         return 1 - filled / positions
 
+    def targets_each(self) -> float:
+        """Return how many targets there are for each position that counts in the budget."""
+        if self.fields[-1].in_budget:
+            return 1.0
+        longest = np.maximum.reduce(self._lengths)
+        return self.target_tokens / max(1, int(longest[self._usable].sum()))
+
     def __len__(self) -> int:
         """Return the number of usable examples."""
         return len(self._usable)

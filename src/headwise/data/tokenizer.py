@@ -1,7 +1,7 @@
 """Subword models on disk: the folder `tokenizer` of prepared data and of a run.
 
 joint.model             or source.model and target.model; or one for each stream, by its name
-NAME.json               a stream of symbols instead of subwords: its table
+NAME.json               a stream of something else, such as symbols of trees: its table
 manifest.json           the SHA-256 of each; where streams have names, their kinds as well
 """
 
@@ -62,15 +62,23 @@ def load_subwords(directory: Path | Folder) -> tuple[Subwords, Subwords]:
 
 
 def save_streams(
-    directory: Path, streams: Mapping[str, Subwords], tables: Mapping[str, object] | None = None
+    directory: Path,
+    streams: Mapping[str, Subwords],
+    tables: Mapping[str, object] | None = None,
+    kinds: Mapping[str, str] | None = None,
 ) -> None:
     """Write the folder `tokenizer`: a subword model for each stream, by its name.
 
-    Streams of symbols have a table each instead, anything that JSON can hold.
+    Other streams have a table each instead, anything that JSON can hold; they are of symbols, or of
+    what `kinds` says.
     """
     tables = tables or {}
-    kinds = {**dict.fromkeys(streams, SENTENCEPIECE), **dict.fromkeys(tables, SYMBOLS)}
-    _save(directory, streams, {"streams": kinds}, tables)
+    named = {
+        **dict.fromkeys(streams, SENTENCEPIECE),
+        **dict.fromkeys(tables, SYMBOLS),
+        **(kinds or {}),
+    }
+    _save(directory, streams, {"streams": named}, tables)
 
 
 def has_stream(directory: Path | Folder, name: str) -> bool:
@@ -86,9 +94,9 @@ def load_stream(directory: Path | Folder, name: str) -> Subwords:
     return _load(folder, name, digests)
 
 
-def load_table(directory: Path | Folder, name: str) -> Any:
-    """Load the table of a stream of symbols, as JSON holds it."""
-    folder, digests = _stream(directory, name, SYMBOLS)
+def load_table(directory: Path | Folder, name: str, kind: str = SYMBOLS) -> Any:
+    """Load the table of a stream that has no subwords, as JSON holds it."""
+    folder, digests = _stream(directory, name, kind)
     file = f"{name}.json"
     content = _read_file(folder, file, digests.get(file), _MOST_TABLE_BYTES)
     try:

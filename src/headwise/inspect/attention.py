@@ -10,6 +10,10 @@ The server sends the same record; its format is public:
     decoder             [layer][head][T][T]
     cross               [layer][head][T][S]
 
+    picture             of an image or a sound: `kind`, `png` as a data URI, and the `rows` and
+                        `columns` of its fields, which are the source's positions after the class
+                        token, row by row; else null
+
 A model without an encoder, such as a language model, has no source: `source`, `source_tokens`,
 `encoder` and `cross` are empty, and the target is the text that it reads.
 A token begins with a space where a word begins; bytes are shown as the character they form.
@@ -25,7 +29,7 @@ from typing import Any, Literal, Protocol, get_args, runtime_checkable
 from torch import Tensor
 
 from headwise.model import Trace
-from headwise.tasks.tracing import TracedPair
+from headwise.tasks.tracing import Picture, TracedPair, data_uri
 from headwise.visible import visible
 
 Kind = Literal["cross", "encoder", "decoder"]
@@ -71,6 +75,7 @@ class AttentionRecord:
     encoder: Weights
     decoder: Weights
     cross: Weights
+    picture: dict[str, Any] | None = None
 
     @property
     def text(self) -> str:
@@ -147,10 +152,23 @@ def _texts(pair: TracedPair) -> dict[str, Any]:
     return {
         "source": pair.source,
         "target": pair.target,
-        "source_tokens": (*readable(pair.source_tokens), END) if has_source else (),
+        "source_tokens": _source_tokens(pair) if has_source else (),
         "input_tokens": (BEGIN, *target_tokens),
         "output_tokens": (*target_tokens, END),
+        "picture": _picture(pair.picture),
     }
+
+
+def _source_tokens(pair: TracedPair) -> tuple[str, ...]:
+    if pair.picture is not None:
+        return pair.source_tokens  # The names of places: nothing to make readable, and no eos.
+    return (*readable(pair.source_tokens), END)
+
+
+def _picture(picture: Picture | None) -> dict[str, Any] | None:
+    if picture is None:
+        return None
+    return {**vars(picture), "png": data_uri(picture.png)}
 
 
 def readable(tokens: tuple[str, ...]) -> list[str]:

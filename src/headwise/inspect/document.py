@@ -44,6 +44,7 @@ def render_document(
     """
     policy = (
         f"default-src 'none'; style-src {_digest(style)}; script-src {_digest(script)}; "
+        "img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
     scripts = ""

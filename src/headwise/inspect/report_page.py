@@ -17,6 +17,7 @@ from headwise.inspect.document import STYLE, render_document
 from headwise.inspect.explorer_files import explorer_script, explorer_style
 from headwise.paper import compare_with_paper
 from headwise.tasks.report import Cell, Contents, Figure
+from headwise.tasks.tracing import data_uri
 
 _STYLE = """
 nav { display: flex; flex-wrap: wrap; gap: .25rem 1.25rem; margin-top: 1rem; }
@@ -57,6 +58,8 @@ details { margin-top: 1rem; }
 summary { cursor: pointer; color: var(--accent); width: fit-content; }
 pre { margin: .5rem 0 0; padding: .75rem 1rem; border: 1px solid var(--line); border-radius: .45rem;
   background: var(--paper); overflow-x: auto; }
+.sample { display: block; width: 100%; max-width: 9rem; max-height: 9rem; object-fit: fill;
+  image-rendering: pixelated; border: 1px solid var(--line); border-radius: .3rem; }
 .steps { margin: .75rem 0 0; padding: 0; list-style: none; display: grid; gap: 1rem;
   grid-template-columns: minmax(0, 1fr); }
 .steps p { margin: 0; }
@@ -229,6 +232,8 @@ def _samples(contents: Contents) -> str:
 def _cell(cell: Cell) -> str:
     kind = ' class="ours"' if cell.is_output else ""
     text = "<br>".join(escape(line) for line in cell.text.split("\n"))
+    if cell.png:
+        text = f'<img class="sample" src="{data_uri(cell.png)}" alt="">'
     return (
         f"<div{kind}><dt>{escape(cell.label)}</dt>"
         f"<dd{_lang(cell.language)}>{text or '–'}</dd></div>"

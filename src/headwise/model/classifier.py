@@ -7,42 +7,57 @@ import torch
 from torch import Tensor, nn
 
 from headwise.config import ModelConfig, Vocab
-from headwise.model.embeddings import make_positions
+from headwise.model.embeddings import make_norm, make_positions, make_types
 from headwise.model.encoder import encode_source
 from headwise.model.initialise import initialise
+from headwise.model.inputs import VectorEmbedding, positions_of, real_positions
 from headwise.model.layers import Stack
-from headwise.model.masks import real_keys
 from headwise.model.trace import Trace
 
 
 class SequenceClassifier(nn.Module):
     """The paper's encoder, pooled to one vector, and a linear layer that scores each class.
 
-    Every source starts with the same id, the class token. With `pooling` "class-token" the vector
-    at its position stands for the source; with "mean", the mean of the vectors of all positions.
+    The source is ids, the first of which is the class token; or vectors, such as the patches of an
+    image, and the class token is put before them. With `pooling` "class-token" the vector at its
+    position stands for the source; with "mean", the mean of the vectors of all positions.
     The embedding and the encoder have the names that they have in `Transformer`.
     """
 
     def __init__(self, config: ModelConfig, vocab: Vocab) -> None:
         super().__init__()
         self.config, self.vocab = config, vocab
-        self.source_embedding = nn.Embedding(vocab.source_size, config.d_model)
+        self.source_embedding = (
+            VectorEmbedding(vocab.source_width, config.d_model)
+            if vocab.source_width
+            else nn.Embedding(vocab.source_size, config.d_model)
+        )
         self.source_positions = make_positions(config)
+        self.source_types = make_types(config)
+        self.source_norm = make_norm(config)
         self.encoder = Stack(config, attends_to_memory=False)
         self.head = nn.Linear(config.d_model, vocab.target_size)
         initialise(self)
         nn.init.normal_(self.head.weight, std=config.d_model**-0.5)
         nn.init.zeros_(self.head.bias)
 
-    def forward(self, src: Tensor, *, trace: Trace | None = None) -> Tensor:
-        """Return the score of every class [B, V] for source ids [B, S]."""
-        scores: Tensor = self.head(self.pooled(src, trace=trace))  # [B, V]
+    def forward(
+        self, src: Tensor, lengths: Tensor | None = None, *, trace: Trace | None = None
+    ) -> Tensor:
+        """Return the score of every class [B, V] for ids [B, S] or vectors [B, S-1, W].
+
+        `lengths` [B] count the positions of each source, the class token among them; the others are
+        padding. Without it, there is none.
+        """
+        scores: Tensor = self.head(self.pooled(src, lengths, trace=trace))  # [B, V]
         return scores
 
-    def pooled(self, src: Tensor, *, trace: Trace | None = None) -> Tensor:
+    def pooled(
+        self, src: Tensor, lengths: Tensor | None = None, *, trace: Trace | None = None
+    ) -> Tensor:
         """Return the vector that stands for each source [B, D]."""
-        real = real_keys(src, self.vocab.pad)
-        encoded = encode_source(self, src, real, trace)
+        real = None if lengths is None else real_positions(lengths, positions_of(src))
+        encoded = encode_source(self, src, real, trace)  # [B, S, D]
         if self.config.pooling == "class-token":
             return encoded[:, 0]
         if real is None:

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 from headwise.config import ModelConfig, Vocab
 from headwise.errors import ConfigError
 from headwise.model.dropout import dropout
+from headwise.model.inputs import VectorEmbedding
+from headwise.model.layers import LayerNorm
 from headwise.model.positions import LearnedPositions, SinusoidalPositions, rotations
 
 
@@ -38,6 +40,23 @@ def make_positions(config: ModelConfig) -> nn.Module:
     return SinusoidalPositions(config.d_model)
 
 
+def make_types(config: ModelConfig) -> nn.Embedding | None:
+    """Make the vectors that are added to tokens of each type, if the config asks for them.
+
+    Departs from the paper with `token_types`: BERT tells two texts apart by them (Devlin et al.,
+    2019). Our models read one text, whose tokens all have the first type.
+    """
+    return nn.Embedding(config.token_types, config.d_model) if config.token_types else None
+
+
+def make_norm(config: ModelConfig) -> LayerNorm | None:
+    """Make the norm of what enters the stack, if the config asks for it.
+
+    Departs from the paper with `embedding_norm`: BERT has it.
+    """
+    return LayerNorm(config) if config.embedding_norm else None
+
+
 class Placed(NamedTuple):
     """Where positions enter the model: with the embeddings, or in every self-attention."""
 
@@ -52,23 +71,29 @@ class Placed(NamedTuple):
 
 
 def embed(
-    ids: Tensor,  # [B, T]
-    embedding: nn.Embedding,
+    ids: Tensor,  # [B, T], or what else the embedding takes
+    embedding: nn.Embedding | VectorEmbedding,
     positions: Tensor | None,
     config: ModelConfig,
-    read: Tensor | None = None,  # [B, T, D]
+    also: Tensor | None = None,  # [B, T, D], or [D] for all
+    norm: LayerNorm | None = None,
 ) -> Tensor:  # [B, T, D]
     """Embed ids, scale by sqrt(d_model), add positions if there are any and, in training, drop.
 
     Paper: §3.4 and §3.5; dropout of the sum: §5.4.
-    Departs from the paper with `scale_embeddings = false`: GPT-2 adds embeddings unscaled. And with
-    `read`, what each position reads of the encoder's output (`aligned_input`): it is added too.
+    Departs from the paper with `scale_embeddings = false`: GPT-2 adds embeddings unscaled. With
+    `also`, which is added too: what each position reads of the encoder's output (`aligned_input`),
+    or the vector of a type of tokens (`token_types`). And with `norm`, which normalises the sum
+    (`embedding_norm`).
     """
-    scale = math.sqrt(config.d_model) if config.scale_embeddings else 1.0
+    is_scaled = config.scale_embeddings and isinstance(embedding, nn.Embedding)
+    scale = math.sqrt(config.d_model) if is_scaled else 1.0
     x = embedding(ids)
     summed = x * scale if positions is None else torch.add(positions, x, alpha=scale)
-    if read is not None:
-        summed = summed + read
+    if also is not None:
+        summed = summed + also
+    if norm is not None:
+        summed = norm(summed)
     return dropout(summed, config.dropout if embedding.training else 0.0)
 
 

@@ -4,6 +4,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.model.attention import MultiHeadAttention
+from headwise.model.inputs import VectorEmbedding
 from headwise.model.layers import FeedForward
 from headwise.model.positions import LearnedPositions
 
@@ -29,6 +30,10 @@ def initialise(model: nn.Module) -> None:
             for linear in (module.inner, module.outer):
                 nn.init.xavier_uniform_(linear.weight)
                 _zero(linear.bias)
+        elif isinstance(module, VectorEmbedding):
+            nn.init.xavier_uniform_(module.projection.weight)
+            _zero(module.projection.bias)
+            nn.init.normal_(module.class_token, std=module.class_token.shape[0] ** -0.5)
         elif isinstance(module, nn.Embedding | LearnedPositions):
             nn.init.normal_(module.weight, std=module.weight.shape[1] ** -0.5)
     output = getattr(model, "output", None)

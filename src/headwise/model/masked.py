@@ -6,7 +6,7 @@ Paper: §3.1, the encoder alone, trained as Devlin et al. (2019) train it.
 from torch import Tensor, nn
 
 from headwise.config import ModelConfig, Vocab
-from headwise.model.embeddings import make_positions
+from headwise.model.embeddings import make_norm, make_positions, make_types
 from headwise.model.encoder import encode_source
 from headwise.model.initialise import initialise
 from headwise.model.layers import Stack
@@ -27,6 +27,8 @@ class MaskedLanguageModel(nn.Module):
         self.config, self.vocab = config, vocab
         self.source_embedding = nn.Embedding(vocab.source_size, config.d_model)
         self.source_positions = make_positions(config)
+        self.source_types = make_types(config)
+        self.source_norm = make_norm(config)
         self.encoder = Stack(config, attends_to_memory=False)
         self.output = nn.Linear(config.d_model, vocab.source_size, bias=False)
         initialise(self)

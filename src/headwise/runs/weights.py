@@ -26,7 +26,7 @@ def load_weights(
     """Copy tensors into a model; `source` is how error messages call where they come from.
 
     With `but_for`, the weights are another kind of model's: parameters whose names begin in one of
-    these ways are left as they are, and what the other model has besides is not used.
+    these ways are left as they are, and what it writes its answers with is not used.
     """
     parameters = dict(model.named_parameters())
     if but_for is not None:
@@ -40,9 +40,14 @@ def load_weights(
 def shared_parameters(
     parameters: Mapping[str, P], weights: Mapping[str, Tensor], but_for: tuple[str, ...]
 ) -> tuple[dict[str, P], dict[str, Tensor]]:
-    """Return the parameters that are to come from another kind of model, and those found of it."""
+    """Return the parameters that are to come from another kind of model, and those found of it.
+
+    What it writes its answers with stays behind. Anything else that the new model lacks, such as
+    the norm of its embeddings, is left among those found, for `check_names` to refuse.
+    """
     wanted = {name: each for name, each in parameters.items() if not name.startswith(but_for)}
-    return wanted, {name: each for name, each in weights.items() if name in wanted}
+    behind = ("output.", *but_for)
+    return wanted, {name: each for name, each in weights.items() if not name.startswith(behind)}
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Adam) -> dict[str, Tensor]:

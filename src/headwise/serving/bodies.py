@@ -1,14 +1,13 @@
-"""Read request bodies within limits, and parse them as JSON or forms.
+"""Read request bodies within limits, and parse them as JSON.
 
 Clients that have not sent a key yet can send them. So parsing takes time and memory linear in a
-body's size; parsers for e-mail do not, with their comments, encoded words and nested parts.
+body's size.
 """
 
 import asyncio
 import json
 import re
-from binascii import a2b_qp
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -16,6 +15,7 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwise.serving.errors import problem, refused
+from headwise.serving.forms import media_type, text_of
 from headwise.serving.limits import Limits, RefusedError
 
 
@@ -25,9 +25,20 @@ class BodyGuard:
     The application finds the body in `scope["state"]["body"]`, or receives it as usual.
     """
 
-    def __init__(self, app: ASGIApp, limits: Limits, *, has_keys: bool = False) -> None:
-        """With keys in use, limit the bodies of clients that have not sent one more strictly."""
+    def __init__(
+        self,
+        app: ASGIApp,
+        limits: Limits,
+        *,
+        has_keys: bool = False,
+        uploads: Collection[str] = (),
+    ) -> None:
+        """With keys in use, limit the bodies of clients that have not sent one more strictly.
+
+        `uploads` are the paths that take files.
+        """
         self._app, self._limits, self._has_keys = app, limits, has_keys
+        self._uploads = frozenset(uploads)
         self.held_bytes = 0
         """Bytes of all bodies whose requests are not answered yet."""
         self.keyless_bytes = 0
@@ -70,9 +81,11 @@ class BodyGuard:
     async def _read(self, scope: Scope, receive: Receive, body: bytearray, has_key: bool) -> bool:
         """Read a body; return False if the client disconnects before its end."""
         limits = self._limits
-        too_large = RefusedError(413, f"a body may have {limits.body_bytes:,} bytes at most")
+        is_upload = scope.get("path") in self._uploads
+        most = limits.upload_bytes if is_upload else limits.body_bytes
+        too_large = RefusedError(413, f"a body may have {most:,} bytes at most")
         for name, value in scope["headers"]:
-            if name == b"content-length" and int(value) > limits.body_bytes:
+            if name == b"content-length" and int(value) > most:
                 raise too_large
         try:
             async with asyncio.timeout(limits.read_seconds):
@@ -87,7 +100,7 @@ class BodyGuard:
                     self.held_bytes += len(piece)
                     if not has_key:
                         self.keyless_bytes += len(piece)
-                    if len(body) > limits.body_bytes:
+                    if len(body) > most:
                         raise too_large
                     if self.held_bytes > limits.all_bodies_bytes:
                         raise RefusedError(
@@ -110,97 +123,6 @@ class BodyGuard:
                 # Next, a guard finds the key in the body, or refuses the request.
                 self.keyless_bytes -= len(body)
         return True
-
-
-FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
-
-_MOST_FIELDS = 1000
-_MOST_LONE_PERCENTS = 1000
-_LONGEST_HEAD = 1000
-"""Most bytes of a part's header lines."""
-
-_LONE_PERCENT = re.compile(rb"%(?![0-9A-Fa-f]{2})")
-_BOUNDARY = re.compile(r';\s*boundary=(?:"([^"]{1,70})"|([^\s";]{1,70}))', re.IGNORECASE)
-_NAME = re.compile(rb';\s*name=(?:"([^"]*)"|([^\s";]+))', re.IGNORECASE)
-_DISPOSITION = b"content-disposition:"
-
-
-def media_type(content_type: str) -> str:
-    """Return a Content-Type without its parameters, in lower case."""
-    return content_type.partition(";")[0].strip().lower()
-
-
-def form_fields(content_type: str, body: bytes) -> dict[str, list[str]]:
-    """Return the values of each field of a form of either kind."""
-    kind = media_type(content_type)
-    if kind not in FORMS:
-        raise RefusedError(415, f"send a form, with one of the Content-Types {', '.join(FORMS)}")
-    return _multipart(content_type, body) if kind == FORMS[1] else urlencoded_fields(body)
-
-
-def urlencoded_fields(content: bytes) -> dict[str, list[str]]:
-    """Return the values of each field of an URL-encoded form or query."""
-    pairs = content.split(b"&", _MOST_FIELDS)
-    if len(pairs) > _MOST_FIELDS:
-        raise RefusedError(400, f"a form may have at most {_MOST_FIELDS:,} fields")
-    fields: dict[str, list[str]] = {}
-    for pair in pairs:
-        name, _, value = pair.partition(b"=")
-        if pair:
-            fields.setdefault(_unquoted(name), []).append(_unquoted(value))
-    return fields
-
-
-def _unquoted(quoted: bytes) -> str:
-    """Decode `+` and `%XX`.
-
-    Quoted-printable only has "=" instead of "%", and is decoded in C: `urllib.parse` makes a list
-    of all escapes, which takes 190 MB and 0.3 seconds for 1 MB of them.
-    """
-    escaped, lone = _LONE_PERCENT.subn(b"%25", quoted, _MOST_LONE_PERCENTS)
-    if lone == _MOST_LONE_PERCENTS:
-        raise _no_form()
-    marked = escaped.replace(b"+", b" ").replace(b"=", b"%3D").replace(b"%", b"=")
-    return text_of(a2b_qp(marked))
-
-
-def text_of(content: bytes) -> str:
-    """Decode UTF-8, or raise RefusedError."""
-    try:
-        return content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise RefusedError(400, "the body is not UTF-8 text") from error
-
-
-def _multipart(content_type: str, body: bytes) -> dict[str, list[str]]:
-    """Return the fields of a multipart form (RFC 7578)."""
-    found = _BOUNDARY.search(content_type)
-    if found is None:
-        raise _no_form()
-    boundary = (found[1] or found[2]).encode("latin-1", "replace")
-    # The first boundary has no line before it. Text before it and after the last is ignored.
-    _, *parts = (b"\r\n" + body).split(b"\r\n--" + boundary, _MOST_FIELDS + 1)
-    fields: dict[str, list[str]] = {}
-    for part in parts:
-        if part.startswith(b"--"):
-            return fields
-        head, line, content = part.partition(b"\r\n\r\n")
-        if not line or len(head) > _LONGEST_HEAD or not head.startswith(b"\r\n"):
-            break
-        fields.setdefault(_name(head), []).append(text_of(content))
-    raise _no_form()
-
-
-def _name(head: bytes) -> str:
-    """Return the field's name from a part's header lines."""
-    for line in head.split(b"\r\n"):
-        if line.lower().startswith(_DISPOSITION) and (found := _NAME.search(line)):
-            return text_of(found[1] if found[1] is not None else found[2])
-    raise _no_form()
-
-
-def _no_form() -> RefusedError:
-    return RefusedError(400, "the body is not a form of its Content-Type")
 
 
 R = TypeVar("R", bound=BaseModel)
@@ -227,9 +149,14 @@ async def json_request(request: Request, kind: type[R], limits: Limits) -> R:
     Browsers let pages of other sites send text/plain, forms and bodies without a type to this
     server without a preflight request, but not JSON.
     """
+    return checked(kind, await json_fields(request, limits))
+
+
+async def json_fields(request: Request, limits: Limits) -> dict[str, Any]:
+    """Return the fields of a body that must be JSON and declared as JSON."""
     if not is_json(request.headers.get("content-type", "")):
         raise RefusedError(415, "send JSON, with the header 'Content-Type: application/json'")
-    return checked(kind, read_json(await request.body(), limits))
+    return read_json(await request.body(), limits)
 
 
 def read_json(body: bytes, limits: Limits) -> dict[str, Any]:

@@ -23,8 +23,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headwise.errors import ConfigError
 from headwise.files import replacing
-from headwise.serving.bodies import urlencoded_fields
 from headwise.serving.clients import HEALTH_CHECKS, TrustedProxies, parse_host, scheme_of
+from headwise.serving.forms import urlencoded_fields
 from headwise.serving.limits import RefusedError
 from headwise.serving.logs import log
 

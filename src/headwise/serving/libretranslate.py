@@ -7,8 +7,9 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel, Field
 
 from headwise.languages import language_name
-from headwise.serving.bodies import FORMS, checked, form_fields, is_json, media_type, read_json
+from headwise.serving.bodies import checked, is_json, read_json
 from headwise.serving.errors import ERRORS
+from headwise.serving.forms import FORMS, form_fields, media_type
 from headwise.serving.limits import Limits, RefusedError
 from headwise.serving.service import Service
 from headwise.serving.translation import translate as translate_texts

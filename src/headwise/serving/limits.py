@@ -12,6 +12,8 @@ class Limits:
     body_bytes: int = 200_000
     """Most bytes of a request's body: a character takes at most 12 in JSON. Parsing 1 MB would hold
     the GIL for 25 ms."""
+    upload_bytes: int = 20_000_000
+    """The same of a request with files, such as images and sounds."""
     all_bodies_bytes: int = 64_000_000
     """Most bytes of all bodies whose requests are not answered yet."""
     keyless_bodies_bytes: int = 4_000_000

@@ -12,8 +12,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, RedirectRespons
 from starlette.types import Scope
 
 from headwise.inspect.explorer_files import explorer_script, explorer_style
-from headwise.serving.bodies import form_fields
 from headwise.serving.errors import ERRORS, problem
+from headwise.serving.forms import form_fields
 from headwise.serving.keys import Sessions
 from headwise.serving.service import Service
 

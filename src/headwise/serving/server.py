@@ -63,9 +63,10 @@ def make_app(
     """
     proxies = proxies or TrustedProxies()
     sessions = None if keys is None else Sessions(keys, proxies)
+    uploads = task_api.upload_paths(others)
     guarded = _without_cookies_and_query(make_routes(service, sessions, list(others)))
     if keys is None or sessions is None:
-        guarded = BodyGuard(RoundRobinGuard(guarded), service.limits)
+        guarded = BodyGuard(RoundRobinGuard(guarded), service.limits, uploads=uploads)
     else:
 
         def key_in(content_type: str, body: bytes) -> object:
@@ -74,7 +75,9 @@ def make_app(
         guarded = BodyKeyGuard(
             guarded, keys, paths=_KEY_IN_BODY, key_in=key_in, refuse=pages.refuse
         )
-        guarded = BodyGuard(RoundRobinGuard(guarded), service.limits, has_keys=True)
+        guarded = BodyGuard(
+            RoundRobinGuard(guarded), service.limits, has_keys=True, uploads=uploads
+        )
         # Before any body is read, except where the key may be in the body.
         guarded = KeyGuard(
             guarded,

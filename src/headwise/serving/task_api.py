@@ -5,21 +5,31 @@ run in the compute thread, in turns with searches: a request waits for its turn 
 counts towards its client's limits.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from fastapi import APIRouter, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from headwise.serving.bodies import json_request
+from headwise.serving.bodies import checked, is_json, json_fields
 from headwise.serving.errors import ERRORS
+from headwise.serving.forms import FORMS, form_parts, media_type, text_of
 from headwise.serving.limits import RefusedError
 from headwise.serving.service import Service
 from headwise.tasks.panel import Panel
+
+_JSON = "application/json"
+
+_MOST_FILES = 16
+"""Of a request."""
+
+_BYTES_EACH = 1_000
+"""Of a file, that count as a character towards a client's rate."""
 
 
 class ServedTask(Protocol):
@@ -36,12 +46,33 @@ class ServedTask(Protocol):
         """Load a run's predictor."""
         ...
 
+
+@runtime_checkable
+class TakesTexts(Protocol):
+    """A task whose requests have texts, as JSON."""
+
     def texts(self, asked: Any) -> list[str]:
         """Return the texts of a request, which count towards the limits."""
         ...
 
     def handle(self, predictor: Any, asked: Any) -> BaseModel:
         """Answer a request. What cannot be answered is a RequestError."""
+        ...
+
+
+@runtime_checkable
+class TakesFiles(Protocol):
+    """A task whose requests have files instead of texts, as parts of a multipart form."""
+
+    unit: str
+    """What the files are, in the plural."""
+
+    def decode(self, predictor: Any, content: bytes) -> Any:
+        """Decode a file; a thread of its own calls this. What is no such file is a RequestError."""
+        ...
+
+    def handle_files(self, predictor: Any, asked: Any, files: list[Any]) -> BaseModel:
+        """Answer a request."""
         ...
 
 
@@ -75,51 +106,100 @@ def routes(service: Service, models: list[TaskModel]) -> APIRouter:
     async def tasks() -> dict[str, list[dict[str, Any]]]:
         return {"models": [model.about() for model in models]}
 
-    for served in {model.task: model.served for model in models}.values():
-        own = [model for model in models if model.served is served]
-        schema = {"$ref": f"#/components/schemas/{served.request.__name__}"}
+    for verb in dict.fromkeys(model.served.verb for model in models):
+        own = [model for model in models if model.served.verb == verb]
+        first = own[0].served
+        content: dict[str, Any] = {}
+        for model in own:
+            kind = "multipart/form-data" if isinstance(model.served, TakesFiles) else _JSON
+            name = model.served.request.__name__
+            content.setdefault(kind, {"schema": {"$ref": f"#/components/schemas/{name}"}})
         router.add_api_route(
-            f"/{served.verb}",
-            _route(service, served, own),
+            f"/{verb}",
+            _route(service, own),
             methods=["POST"],
-            summary=served.panel.title,
-            response_model=served.answer,
+            summary=first.panel.title,
+            response_model=reduce(or_, dict.fromkeys(model.served.answer for model in own)),
             responses=ERRORS,
-            openapi_extra={
-                "requestBody": {
-                    "required": True,
-                    "content": {"application/json": {"schema": schema}},
-                }
-            },
+            openapi_extra={"requestBody": {"required": True, "content": content}},
         )
     return router
 
 
-def _route(
-    service: Service, served: ServedTask, models: list[TaskModel]
-) -> Callable[[Request], Any]:
+def upload_paths(models: Sequence[TaskModel]) -> set[str]:
+    """Return the paths of routes that take files."""
+    return {f"/v1/{each.served.verb}" for each in models if isinstance(each.served, TakesFiles)}
+
+
+def _route(service: Service, models: list[TaskModel]) -> Callable[[Request], Any]:
     async def route(request: Request) -> Response:
-        asked = await json_request(request, served.request, service.limits)
-        return await service.for_client(request, _answer(service, served, models, asked, request))
+        asked = await _asked(request, models, service)
+        return await service.for_client(request, _answer(service, asked, request))
 
     return route
 
 
-async def _answer(
-    service: Service, served: ServedTask, models: list[TaskModel], asked: Any, request: Request
-) -> Response:
-    model = _find(models, getattr(asked, "model", None))
-    texts, client = served.texts(asked), request.state.client
-    request.state.facts.update(model=model.name, characters=sum(map(len, texts)))
-    service.check_size(texts)
+@dataclass(frozen=True, kw_only=True)
+class _Asked:
+    model: TaskModel
+    fields: Any
+    files: list[bytes]
+
+
+async def _asked(request: Request, models: list[TaskModel], service: Service) -> _Asked:
+    """Parse a request: JSON with texts, or a form with files, as the model that it names takes."""
+    kind = request.headers.get("content-type", "")
+    takes_files = any(isinstance(model.served, TakesFiles) for model in models)
+    if takes_files and media_type(kind) == FORMS[1]:
+        parts = form_parts(kind, await request.body())
+        fields: dict[str, Any] = {p.name: text_of(p.content) for p in parts if not p.is_file}
+        files = [part.content for part in parts if part.is_file]
+        model = _find(models, fields.get("model"))
+        if not isinstance(model.served, TakesFiles):
+            raise RefusedError(400, f"{model.name} takes texts: send JSON")
+        if not 1 <= len(files) <= _MOST_FILES:
+            raise RefusedError(
+                400, f"send from 1 to {_MOST_FILES} {model.served.unit}, as files of the form"
+            )
+        return _Asked(model=model, fields=checked(model.served.request, fields), files=files)
+    if not is_json(kind) and all(isinstance(model.served, TakesFiles) for model in models):
+        raise RefusedError(415, f"send files in a form, with the Content-Type {FORMS[1]}")
+    fields = await json_fields(request, service.limits)
+    model = _find(models, fields.get("model"))
+    if isinstance(model.served, TakesFiles):
+        raise RefusedError(
+            400,
+            f"{model.name} takes {model.served.unit}: send them as files in a form ({FORMS[1]})",
+        )
+    return _Asked(model=model, fields=checked(model.served.request, fields), files=[])
+
+
+async def _answer(service: Service, asked: _Asked, request: Request) -> Response:
+    model, client = asked.model, request.state.client
+    served, predictor = model.served, model.predictor
+    if isinstance(served, TakesFiles):
+        # The rate is of characters: so many bytes take as long.
+        size = sum(map(len, asked.files)) // _BYTES_EACH
+    else:
+        assert isinstance(served, TakesTexts)
+        texts = served.texts(asked.fields)
+        size = sum(map(len, texts))
+        service.check_size(texts)
+    request.state.facts.update(model=model.name, characters=size)
     service.bulk_calls.check_room(client)
-    service.rate.take(client, sum(map(len, texts)))
-    call = partial(served.handle, model.predictor, asked)
+    service.rate.take(client, size)
+    if isinstance(served, TakesFiles):
+        files = await service.decoded(
+            [partial(served.decode, predictor, content) for content in asked.files]
+        )
+        call = partial(served.handle_files, predictor, asked.fields, files)
+    else:
+        call = partial(served.handle, predictor, asked.fields)
     answer: BaseModel = await service.between_steps(call, client, is_long=True)
-    return Response(answer.model_dump_json(), media_type="application/json")
+    return Response(answer.model_dump_json(), media_type=_JSON)
 
 
-def _find(models: list[TaskModel], name: str | None) -> TaskModel:
+def _find(models: list[TaskModel], name: object) -> TaskModel:
     for model in models:
         if name in (None, model.name):
             return model

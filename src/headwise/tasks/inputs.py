@@ -6,7 +6,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from headwise.training.task import Source
@@ -44,6 +44,23 @@ class TaskInputs(Protocol):
     def validation(self, values: Mapping[str, Any]) -> "Source | None":
         """Return the files to validate on."""
         ...
+
+
+@runtime_checkable
+class SaysWhatIsGiven(Protocol):
+    """Options whose first one alone does not tell that files of this kind are given."""
+
+    def given(self, values: Mapping[str, Any]) -> str:
+        """Return the flag that tells it; nothing if there are no such files."""
+        ...
+
+
+def given_flag(inputs: TaskInputs, values: Mapping[str, Any]) -> str:
+    """Return the flag that names files to train on of this kind; nothing if none does."""
+    if isinstance(inputs, SaysWhatIsGiven):
+        return inputs.given(values)
+    first = inputs.options[0]
+    return first.flag if values.get(first.name) not in (None, ()) else ""
 
 
 def paths(values: Mapping[str, Any], name: str) -> tuple[Path, ...]:

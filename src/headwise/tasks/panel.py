@@ -7,21 +7,24 @@ from typing import Any, Literal
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Panel:
-    """A form with one text box, and the answer to it."""
+    """A form with one text box, or a place for a file, and the answer to it."""
 
     title: str
     label: str
-    """What to write into the text box."""
+    """What to write into the text box, or what file to choose."""
     button: str
     field: str
-    """The field of the request that takes the text."""
+    """The field of the request that takes the text or the file."""
     result: str
     """The field of the answer that is shown."""
-    kind: Literal["text", "figures"] = "text"
-    """What that field holds: text, or a list of figures. A figure is an object whose `svg` is
-    drawn and whose `text`, if it has one, can be copied. If it has `attention`, element
-    `data-query="q"` of the drawing can be chosen, and shows its weights attention[q][k] on the
-    elements `data-key="k"`."""
+    input: Literal["text", "image", "sound"] = "text"
+    """What the request takes. An image can be drawn, and a sound recorded."""
+    kind: Literal["text", "figures", "classes"] = "text"
+    """What that field holds: text; a list of figures; or a list of objects with `classes`, which
+    have a label and a probability each, and perhaps a `picture` of what was read. A figure is an
+    object whose `svg` is drawn and whose `text`, if it has one, can be copied. If it has
+    `attention`, element `data-query="q"` of the drawing can be chosen, and shows its weights
+    attention[q][k] on the elements `data-key="k"`."""
     live: bool = False
     """Whether it answers while one types."""
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)

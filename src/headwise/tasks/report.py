@@ -32,6 +32,8 @@ class Cell:
     """The code of its language, if known."""
     is_output: bool = False
     """Whether the model wrote it."""
+    png: bytes = b""
+    """A picture, instead of a text."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +61,8 @@ class Contents:
     """Examples of what the model does; all have cells of the same labels, in the same order."""
     about_samples: str = ""
     """Where the samples are from; or, without any, why there are none."""
-    traced: tuple[str, ...] = ()
-    """Texts whose attention is shown. The predictor must be able to trace each."""
+    traced: tuple[Any, ...] = ()
+    """Texts, or what else the predictor can trace, whose attention is shown."""
     commands: tuple[tuple[str, str], ...] = ()
     """What to do next: why, and the command."""
 

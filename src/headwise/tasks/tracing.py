@@ -1,10 +1,30 @@
-"""Texts with their attention weights."""
+"""Texts, or what else a model reads, with their attention weights."""
 
+from base64 import b64encode
 from dataclasses import dataclass
+from typing import Literal
 
 from headwise.data import Subwords
 from headwise.errors import RequestError
 from headwise.model import Trace
+
+
+@dataclass(frozen=True, kw_only=True)
+class Picture:
+    """What a model reads instead of words, drawn.
+
+    After the class token, the positions of the source are fields of a grid over it, row by row.
+    """
+
+    kind: Literal["image", "sound"]
+    png: bytes
+    rows: int
+    columns: int
+
+
+def data_uri(png: bytes) -> str:
+    """Return a picture as a page can hold it."""
+    return f"data:image/png;base64,{b64encode(png).decode()}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,10 +38,12 @@ class TracedPair:
     source: str
     target: str
     source_tokens: tuple[str, ...]
-    """Without eos; the encoder's trace is one longer."""
+    """Of a text without eos: the encoder's trace is one longer."""
     target_tokens: tuple[str, ...]
     """Without start and eos; the decoder reads the start too, so that its trace is one longer."""
     trace: Trace
+    picture: Picture | None = None
+    """Of a source that is not text, whose tokens are all of the encoder's positions."""
 
 
 def traceable_ids(what: str, text: str, subwords: Subwords, longest: int) -> list[int]:

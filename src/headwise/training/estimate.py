@@ -51,11 +51,13 @@ def estimate(
     epoch_tokens: int | None,
     processes: int,
     device: torch.device,
+    targets_each: float = 1.0,
 ) -> Estimate:
     """Time a small batch forward and backward, and count what it keeps in memory between the two.
 
-    `epoch_tokens` are the target tokens of the whole data, if there is any. Gradients are thrown
-    away, so that the run is the same with or without this.
+    `epoch_tokens` are the target tokens of the whole data, if there is any. `targets_each` are the
+    targets for each position of a batch: far fewer than one where a whole text has one class.
+    Gradients are thrown away, so that the run is the same with or without this.
     """
     train = config.train
     batch = on_device(batch, device)
@@ -72,7 +74,8 @@ def estimate(
         saved_bytes = saved.reset()
     objective.zero_grad()
 
-    batch_tokens = min(train.batch_tokens, epoch_tokens or train.batch_tokens)
+    budget = max(1, round(train.batch_tokens * targets_each))
+    batch_tokens = min(budget, epoch_tokens or budget)
     update_tokens = batch_tokens * train.accumulate * processes
     rate = tokens / best * processes
     updates = train.max_steps

@@ -139,6 +139,15 @@ class StartsFromOthers(Protocol):
 
 
 @runtime_checkable
+class AugmentsTraining(Protocol):
+    """A task that changes training examples at random, anew in each epoch."""
+
+    def augment(self, rows: Rows, config: AnyConfig, key: tuple[int, int]) -> Rows:
+        """Change the examples of a batch. How, follows from the key, (seed, epoch), and them."""
+        ...
+
+
+@runtime_checkable
 class RecordsOrigin(Protocol):
     """A task that stores facts about its training data in the run."""
 

@@ -195,7 +195,7 @@ def _config(path: Path, task: DemoTask, minutes: float | None, overrides: Sequen
         run = RunDirectory(path)
         _check_same(run, task, minutes)
         config = run.config(overrides)
-        check_same(run, config, load_task(config.task), Inputs())
+        check_same(run, config, load_task(config), Inputs())
         return config
     recipe: Config = timed_recipe(task.recipe, minutes, overrides)
     return recipe

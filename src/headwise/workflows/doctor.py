@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from headwise.config import AnyConfig, task_row
+from headwise.config import AnyConfig
 from headwise.data import TokenShards
 from headwise.files import Folder
 from headwise.model.build import build_model
@@ -23,8 +23,10 @@ from headwise.training.task import PreparedReport, Progress, Source
 from headwise.workflows.runs import training_batches
 
 _EXTRAS = {
+    "audio": "soundfile",
     "baseline": "sklearn",
     "ctranslate2": "ctranslate2",
+    "images": "PIL",
     "plot": "matplotlib",
     "serve": "fastapi",
     "tensorboard": "tensorboard",
@@ -68,9 +70,9 @@ def diagnose(
     The files are prepared in a temporary place, faults and all, so that everything said of them is
     what training would meet.
     """
-    place, task = choose_device(device), load_task(config.task)
-    assembly = task_row(config.task).assembly
-    report, too_long, padding, epoch_tokens = None, 0, 0.0, None
+    place, task = choose_device(device), load_task(config)
+    assembly = config.row.assembly
+    report, too_long, padding, epoch_tokens, targets_each = None, 0, 0.0, None, 1.0
     vocab = task.vocab(config, None)
     batch = None
     if source is not None:
@@ -93,6 +95,11 @@ def diagnose(
                 rows = batches.read(small_batch(batches))
                 batch = task.collate(rows, vocab, (config.train.seed, 0))
                 padding, epoch_tokens = batches.padding(), batches.target_tokens
+                targets_each = batches.targets_each()
+    if batch is None:
+        batch = task.example_batch(config, vocab, PROBE_TOKENS)
+        if not task.fields[-1].in_budget:
+            targets_each = len(batch[-1]) / PROBE_TOKENS
     model = build_model(config.model, vocab, assembly).to(place)
     return Diagnosis(
         environment=describe(place, 1),
@@ -106,8 +113,9 @@ def diagnose(
         estimate=estimate(
             task.objective(model, config),
             config,
-            batch or task.example_batch(config, vocab, PROBE_TOKENS),
+            batch,
             epoch_tokens=epoch_tokens,
+            targets_each=targets_each,
             processes=1,
             device=place,
         ),

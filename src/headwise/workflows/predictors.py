@@ -24,10 +24,10 @@ class HasPredictor(Protocol):
 
 def load_predictor(run: RunDirectory, *, checkpoint: str | None = None) -> Any:
     """Load a run as the predictor of its task."""
-    name = run.config().task
-    task = load_task(name)
+    config = run.config()
+    task = load_task(config)
     if not isinstance(task, HasPredictor):
-        raise ConfigError(f"{run.path} is a run of {name}, which has no predictor")
+        raise ConfigError(f"{run.path} is a run of {config.task}, which has no predictor")
     return task.predictor(run.path, checkpoint=checkpoint)
 
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from headwise.config import task_row
 from headwise.errors import ConfigError, RequestError
 from headwise.files import replace_file, write_output
 from headwise.inspect.attention import attention_record
@@ -31,10 +30,10 @@ def report(
     `predictor` is the run's, as `load_predictor` loads it. `values` are those of the options of
     `headwise report`, which may name a test set.
     """
-    name = run.config().task
-    task = load_task(name)
+    config = run.config()
+    task = load_task(config)
     if not isinstance(task, ReportsRuns):
-        raise ConfigError(f"{run.path} is a run of {name}, which has no report")
+        raise ConfigError(f"{run.path} is a run of {config.task}, which has no report")
     contents = task.report_contents(run, predictor, values or {}, on_progress)
     return write_report(run, predictor, contents, out=out)
 
@@ -44,14 +43,13 @@ def write_report(
 ) -> Path:
     """Write a report with given contents, by default as the run's report.html."""
     config = run.config()
-    vocab = load_task(config.task).vocab(config, run.folder)
-    assembly = task_row(config.task).assembly
+    vocab = load_task(config).vocab(config, run.folder)
     content = render_report(
         Report(
             name=run.path.resolve().name,
             config=config,
             weights=predictor.name,
-            parameters=config.model.count_parameters(vocab, assembly),
+            parameters=config.model.count_parameters(vocab, config.row.assembly),
             contents=contents,
             records=[attention_record(predictor, text) for text in contents.traced],
             curves=load_curves([run.path]) if _has_metrics(run) else None,

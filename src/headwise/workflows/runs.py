@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from headwise.config import AnyConfig, Assembly, Vocab, task_row
+from headwise.config import AnyConfig, Assembly, Vocab
 from headwise.data import TokenShards
 from headwise.data.batches import Batches
 from headwise.data.shards import MANIFEST, MOST_MANIFEST_BYTES
@@ -65,7 +65,7 @@ class Run:
     @property
     def assembly(self) -> Assembly:
         """What its model is built of."""
-        return task_row(self.task.name).assembly
+        return self.config.row.assembly
 
     def shards(self, part: str) -> TokenShards:
         """Open the "train" or "valid" part of the data."""
@@ -86,7 +86,7 @@ def open_or_create(
     A run with another config, or made from other files, is a ConfigError that lists the
     differences. Of processes that train together, one creates it: the others call this after it.
     """
-    task = load_task(config.task)
+    task = load_task(config)
     if may_create and not (path / "config.toml").exists():
         report = create(path, config, task, inputs, on_progress)
         if report is not None:
@@ -114,7 +114,7 @@ def create(
         # What is made aside could not take its place.
         raise ConfigError(f"{path} is a link or a mount: name a new directory inside it")
     if (inputs.source is None) == (inputs.data is None):
-        from_files = task_inputs(task.name).needed
+        from_files = task_inputs(config.row).needed
         raise ConfigError(f"{path} is a new run: give its {from_files}, or prepared --data")
     report, first = None, inputs.init_from
     with new_directory(path) as temporary:
@@ -232,7 +232,7 @@ def _check_trainable(
             f"none of {len(shards):,} {task.unit} fits a batch: raise train.batch_tokens, or "
             "model.max_positions where positions are learned"
         )
-    assembly = task_row(task.name).assembly
+    assembly = config.row.assembly
     with torch.device("meta"):
         model = build_model(config.model, task.vocab(config, prepared), assembly)
     if init_from is not None:

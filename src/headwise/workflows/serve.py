@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from headwise.config import ModelConfig, RecurrentConfig, Vocab
+from headwise.config import AnyConfig, ModelConfig, RecurrentConfig, Vocab
 from headwise.errors import CheckpointError, ConfigError
 from headwise.paper import compare_with_paper
 from headwise.runs.directory import RunDirectory
@@ -37,11 +37,11 @@ def load_served(
     """Load runs to be served, each under the name of its directory."""
     models: list[ServedModel | TaskModel] = []
     for run in runs:
-        task = RunDirectory(run).config().task
-        if task != "translation":
+        config = RunDirectory(run).config()
+        if config.task != "translation":
             if engine != "torch":
-                raise ConfigError(f"{run}: runs of the task {task} are served by torch")
-            models.append(_load_other(run, task, checkpoint, device))
+                raise ConfigError(f"{run}: runs of the task {config.task} are served by torch")
+            models.append(_load_other(run, config, checkpoint, device))
             continue
         translator = load_translator(
             run, engine=engine, quantization=quantization, checkpoint=checkpoint, device=device
@@ -52,14 +52,14 @@ def load_served(
     return models
 
 
-def _load_other(run: Path, task: str, checkpoint: str | None, device: str) -> TaskModel:
+def _load_other(run: Path, config: AnyConfig, checkpoint: str | None, device: str) -> TaskModel:
     """Load a run of another task than translation."""
-    served: ServedTask = served_task(task)
+    served: ServedTask = served_task(config)
     directory = RunDirectory(run)
-    experiment, departures = compare_with_paper(directory.config())
+    experiment, departures = compare_with_paper(config)
     return TaskModel(
         name=printable_name(run.resolve().name),
-        task=task,
+        task=config.task,
         served=served,
         predictor=served.load(run, checkpoint, device),
         card={

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from headwise.config import AnyConfig
-from headwise.data.batches import Batches, Indices
+from headwise.data.batches import Batches, Indices, Rows
 from headwise.errors import CheckpointError
 from headwise.model.build import build_model
 from headwise.runs.checkpoint import read_manifest, read_weights
@@ -25,7 +25,13 @@ from headwise.training.estimate import estimate, small_batch
 from headwise.training.events import Event, Note
 from headwise.training.loop import TrainingLoop, TrainingSet
 from headwise.training.stops import stop_signals
-from headwise.training.task import PreparedReport, Progress, Source, ValidationData
+from headwise.training.task import (
+    AugmentsTraining,
+    PreparedReport,
+    Progress,
+    Source,
+    ValidationData,
+)
 from headwise.training.validation import Collate, Validation, ValidationResult
 from headwise.workflows.runs import (
     Inputs,
@@ -150,7 +156,11 @@ def _loop(run: Run, world: World, tell: Callable[[Event], None]) -> TrainingLoop
 
     def collate(of: Batches) -> Collate:
         def read(examples: Indices, epoch: int) -> tuple[Tensor, ...]:
-            return task.collate(of.read(examples), run.vocab, (config.train.seed, epoch))
+            key = config.train.seed, epoch
+            rows: Rows = of.read(examples)
+            if of is batches and isinstance(task, AugmentsTraining):
+                rows = task.augment(rows, config, key)
+            return task.collate(rows, run.vocab, key)
 
         return read
 
@@ -193,6 +203,7 @@ def _loop(run: Run, world: World, tell: Callable[[Event], None]) -> TrainingLoop
                     config,
                     training_set.collate(small_batch(batches), 0),
                     epoch_tokens=batches.target_tokens,
+                    targets_each=batches.targets_each(),
                     processes=world.size,
                     device=world.device,
                 )

@@ -77,6 +77,7 @@ def test_a_record_is_json_with_four_decimals(record: AttentionRecord) -> None:
         "encoder",
         "decoder",
         "cross",
+        "picture",
     ]
     numbers = [n for layer in values["cross"] for head in layer for row in head for n in row]
     assert all(len(f"{n!r}".partition(".")[2]) <= 4 for n in numbers if n >= 1e-4)

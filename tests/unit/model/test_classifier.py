@@ -39,7 +39,7 @@ def test_it_is_the_transformers_encoder_pooled(variant: Variant) -> None:
     src = make_batch()[0]
     src[2, 6:] = VOCAB.pad
     trace = Trace()
-    scores = model(src, trace=trace)
+    scores = model(src, (src != VOCAB.pad).sum(1), trace=trace)
     seen: list[torch.Tensor] = []
     whole.encoder.register_forward_hook(lambda *args: seen.append(args[2][0]))
     for row in range(len(src)):
@@ -65,7 +65,8 @@ def test_padding_and_neighbours_change_no_score(variant: Variant) -> None:
     alone = model(src[:1])
     longer = torch.cat((src, torch.full((5, 7), VOCAB.pad)), 1)
     longer[1:] = 5
-    torch.testing.assert_close(model(longer)[:1], alone, rtol=0, atol=1e-5)
+    lengths = torch.tensor([src.shape[1], *[longer.shape[1]] * 4])
+    torch.testing.assert_close(model(longer, lengths)[:1], alone, rtol=0, atol=1e-5)
 
 
 def test_the_first_loss_is_near_chance() -> None:

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 import pytest
 
-from headwise.serving.bodies import form_fields
+from headwise.serving.forms import form_fields
 from headwise.serving.keys import _cookie_value
 from headwise.serving.limits import RefusedError
 

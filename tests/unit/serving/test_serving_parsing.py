@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, ValidationError
 
-from headwise.serving.bodies import checked, form_fields, is_json, read_json, urlencoded_fields
+from headwise.serving.bodies import checked, is_json, read_json
+from headwise.serving.forms import form_fields, urlencoded_fields
 from headwise.serving.libretranslate import LibreRequest, fields_of
 from headwise.serving.limits import Limits, RefusedError
 from headwise.serving.translation_api import AttentionRequest, TranslateRequest

@@ -9,7 +9,7 @@
 
   const { hasSource, kindsOf, unitOf, matrixOf, sentenceOf, habitOf, clearestRow } =
     window.HeadwiseExplorer.reading;
-  const { make, choices, wordsView, matrixView, drawSmall } = window.HeadwiseExplorer.views;
+  const { make, choices, wordsView, pictureView, matrixView, drawSmall } = window.HeadwiseExplorer.views;
 
   const HOW_TO_READ =
     "Each row is a word that looks, each column a word that is looked at; a row adds up to 1.";
@@ -87,7 +87,8 @@
         },
       };
       if (words === null) {
-        words = wordsView(id("word"), record(), choice.kind, choice.word, on);
+        const view = record().picture ? pictureView : wordsView;
+        words = view(id("word"), record(), choice.kind, choice.word, on);
         wordsPlace.replaceChildren(about, words.element);
       }
       words.draw(matrix, choice.word);
@@ -125,7 +126,7 @@
       return [
         ...(isChosen ? [] : [make("span", { dir: "auto" }, source), " "]),
         make("span", { class: "hw-arrow", "aria-hidden": "true" }, "→"),
-        make("span", { class: "hw-out-of-sight" }, "is translated as"), " ",
+        make("span", { class: "hw-out-of-sight" }, record().decoder.length ? "is translated as" : "is classified as"), " ",
         make("strong", { dir: "auto" }, target || "(nothing)"),
       ];
     }
@@ -141,7 +142,8 @@
       const select = make("select", { id: id("sentence") });
       records.forEach((each, number) => {
         const text = hasSource(each) ? each.source : each.target;
-        select.append(make("option", { value: number }, text));
+        const shown = each.picture ? `${number + 1}: ${each.target}` : text;
+        select.append(make("option", { value: number }, shown));
       });
       select.value = choice.sentence;
       select.addEventListener("change", () => {

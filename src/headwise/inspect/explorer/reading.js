@@ -45,6 +45,13 @@
       "hidden from it.",
   };
 
+  /* And one that reads the fields of a picture, or stretches of a sound. */
+  const SEEN = {
+    gist: "the fields look at each other",
+    about: "The encoder looks at all fields, the class token included. Choose a field to see what it " +
+      "looks at: the lighter, the more.",
+  };
+
   const PLACES = {
     encoder: [
       ["the word itself", (row) => row],
@@ -77,12 +84,13 @@
   /** The kinds of attention that the model has, the one to begin with first. */
   function kindsOf(record) {
     const found = Object.keys(KINDS).filter((kind) => record[kind].length > 0);
-    return Object.fromEntries(found.map((kind) =>
-      [kind, hasSource(record) ? KINDS[kind] : { ...KINDS[kind], ...ALONE }]));
+    const changes = record.picture ? SEEN : hasSource(record) ? {} : ALONE;
+    return Object.fromEntries(found.map((kind) => [kind, { ...KINDS[kind], ...changes }]));
   }
 
   /** What a record is about, in a word. */
   function unitOf(record) {
+    if (record.picture) return record.picture.kind;
     return hasSource(record) ? "sentence" : "text";
   }
 
@@ -107,6 +115,7 @@
   /** The mark that a position holds instead of a word: "begin", "end" or nothing. */
   function markAt(record, kind, side, position) {
     const list = KINDS[kind][side];
+    if (record.picture && list === "source_tokens") return "";
     if (list === "input_tokens") return position === 0 ? "begin" : "";
     return position === record[list].length - 1 ? "end" : "";
   }
@@ -116,6 +125,7 @@
     const tokens = tokensOf(record, kind, side);
     const token = tokens[position];
     const text = token.trim() || "␣";
+    if (record.picture) return { text, continues: false };
     const before = position > 0 && !markAt(record, kind, side, position - 1);
     const continues =
       before && !markAt(record, kind, side, position) && !token.startsWith(" ") &&
@@ -184,10 +194,12 @@
     const rows = matrix.map((_, row) => row).filter((row) => choice.kind !== "decoder" || row > 0);
     if (!rows.length) return { brief: "", full: "" };
     const mean = (value) => rows.reduce((sum, row) => sum + value(row), 0) / rows.length;
-    const shares = PLACES[choice.kind].map(([name, place]) => [
+    const places = PLACES[choice.kind].filter(([name]) => !record.picture || name !== "the end mark");
+    const shares = places.map(([name, place]) => [
       mean((row) => matrix[row][place(row, count)] || 0), name,
     ]);
-    const [share, name] = shares.reduce((a, b) => (b[0] > a[0] ? b : a));
+    const [share, called] = shares.reduce((a, b) => (b[0] > a[0] ? b : a));
+    const name = record.picture ? called.replace("word", "field") : called;
     const its = whoLooks(record, choice).s ? "its" : "their";
     const over = `Over the whole ${unitOf(record)}`;
     const percent = Math.round(100 * share);
@@ -198,7 +210,7 @@
       };
     }
     const peak = mean((row) => Math.max(...matrix[row]));
-    const strongest = `the strongest link of a word is ${peak.toFixed(2)} on average`;
+    const strongest = `the strongest link of a ${record.picture ? "field" : "word"} is ${peak.toFixed(2)} on average`;
     const manner = peak >= MOSTLY ? "sharp" : "spread";
     return { brief: manner, full: `${over}, ${its} attention is ${manner}: ${strongest}.` };
   }
@@ -206,6 +218,7 @@
   /** The whole word with the clearest link to another: a good one to begin with. */
   function clearestRow(record, choice) {
     const { kind } = choice;
+    if (record.picture) return 0; // The class token, of which the answer is made.
     const tokens = tokensOf(record, kind, "rows");
     const isWhole = (row) => {
       const [first, last] = wordAround(record, kind, "rows", row);

@@ -122,6 +122,42 @@
     return found;
   }
 
+  /** A picture under its fields: the chosen one has a border, and those it looks at are light. */
+  function pictureView(name, record, kind, chosen, on) {
+    const { png, rows, columns } = record.picture;
+    const items = tokensOf(record, kind, "rows").map((token, row) => ({
+      value: row,
+      content: row === 0 ? [token] : [],
+      label: token,
+    }));
+    const fields = choices("Reading", name, items, chosen, on.choose, `hw-fields hw-${record.picture.kind}`);
+    const labels = [...fields.querySelectorAll("label")];
+    labels.forEach((label, row) => {
+      label.title = items[row].label;
+      label.addEventListener("pointerenter", (event) => isMouse(event) && on.preview(row));
+      label.addEventListener("pointerleave", () => on.preview(null));
+    });
+    const grid = make("div", { class: "hw-grid" }, ...labels.slice(1));
+    grid.style.setProperty("--hw-grid-rows", rows);
+    grid.style.setProperty("--hw-grid-columns", columns);
+    const picture = make("div", { class: "hw-picture" }, make("img", { src: png, alt: "" }), grid);
+    fields.querySelector(".hw-items").append(picture);
+    return {
+      element: make("div", {}, fields),
+      show(matrix, row) {
+        const most = Math.max(...matrix[row].slice(1));
+        labels.forEach((label, place) => {
+          label.classList.toggle("hw-on", place === row);
+          const light = most > 0 ? matrix[row][place] / most : 1;
+          label.style.setProperty("--hw-veil", (0.8 * (1 - Math.min(1, light))).toFixed(3));
+        });
+      },
+      draw(matrix, row) {
+        labels[row].querySelector("input").checked = true;
+      },
+    };
+  }
+
   /** All weights as a table of shaded cells. */
   function matrixView(id, record, kind, matrix, caption, on) {
     const columns = tokensOf(record, kind, "columns");
@@ -185,5 +221,5 @@
     }));
   }
 
-  window.HeadwiseExplorer.views = { make, choices, wordsView, matrixView, drawSmall };
+  window.HeadwiseExplorer.views = { make, choices, wordsView, pictureView, matrixView, drawSmall };
 })();

@@ -8,13 +8,15 @@ export class Problem extends Error {
   }
 }
 
+/* The body is sent as JSON, or as the form that it is. */
 export async function ask(path, body, signal) {
   let answer;
+  const isJson = body !== undefined && !(body instanceof FormData);
   try {
     answer = await fetch(path, {
       method: body === undefined ? "GET" : "POST",
-      headers: body === undefined ? {} : { "Content-Type": "application/json" },
-      body: body === undefined ? undefined : JSON.stringify(body),
+      headers: isJson ? { "Content-Type": "application/json" } : {},
+      body: isJson ? JSON.stringify(body) : body,
       signal,
     });
   } catch (error) {

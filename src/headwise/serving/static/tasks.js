@@ -1,8 +1,10 @@
-/* A panel for each model of another task than translation: a text, a button, the answer. */
+/* A panel for each model of another task than translation: a text or a file, and the answer. */
 
 import { Problem, ask } from "./api.js";
+import { showClasses } from "./classes.js";
 import { byId, make } from "./elements.js";
 import { showFigures } from "./figures.js";
+import { filePlace } from "./files.js";
 
 const PAUSE = 250;
 
@@ -15,21 +17,20 @@ function showProblem(error) {
 function show(output, panel, answer) {
   const result = answer[panel.result];
   if (panel.kind === "figures") showFigures(output, result);
+  else if (panel.kind === "classes") showClasses(output, result);
   else output.textContent = typeof result === "string" ? result : JSON.stringify(result);
 }
 
-/* The newest text wins: an older request is called off. */
-function asking(model, text, output) {
-  const { panel } = model;
+/* The newest request wins: an older one is called off. */
+function asking({ path, panel }, output) {
   let under_way = null;
-  return async () => {
+  return async (body) => {
     if (under_way) under_way.abort();
     const mine = under_way = new AbortController();
     byId("problem").hidden = true;
     output.setAttribute("aria-busy", "true");
     try {
-      const fields = { ...panel.fields, [panel.field]: text.value, model: model.name };
-      show(output, panel, await ask(model.path, fields, mine.signal));
+      show(output, panel, await ask(path, body, mine.signal));
     } catch (error) {
       if (error.name !== "AbortError") showProblem(error);
     } finally {
@@ -38,29 +39,45 @@ function asking(model, text, output) {
   };
 }
 
-function panelOf(model, number) {
+function textForm(model, number, answer) {
   const { panel } = model;
   const text = make("textarea", { id: `text-${number}`, dir: "auto", rows: panel.live ? "2" : "4" });
   const button = make("button", { type: "submit" }, panel.button);
-  const output = make("div", { class: `output ${panel.kind}`, dir: "auto" });
-  if (panel.kind === "text") output.setAttribute("aria-live", "polite");
   const form = make("form", { class: panel.live ? "live" : "" },
     make("label", { for: text.id }, panel.label), text, button);
-  const answer = asking(model, text, output);
+  const send = () => answer({ ...panel.fields, [panel.field]: text.value, model: model.name });
   let timer = 0;
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
     clearTimeout(timer);
     button.disabled = true;
-    await answer();
+    await send();
     button.disabled = false;
   });
   if (panel.live) {
     text.addEventListener("input", () => {
       clearTimeout(timer);
-      timer = setTimeout(answer, PAUSE);
+      timer = setTimeout(send, PAUSE);
     });
   }
+  return form;
+}
+
+function fileForm(model, number, answer) {
+  const { panel } = model;
+  return filePlace(panel, `file-${number}`, (file, name) => {
+    const form = new FormData();
+    for (const [key, value] of Object.entries({ ...panel.fields, model: model.name })) form.append(key, value);
+    form.append(panel.field, file, name);
+    return answer(form);
+  });
+}
+
+function panelOf(model, number) {
+  const { panel } = model;
+  const output = make("div", { class: `output ${panel.kind}`, dir: "auto" });
+  if (panel.kind !== "figures") output.setAttribute("aria-live", "polite");
+  const form = (panel.input === "text" ? textForm : fileForm)(model, number, asking(model, output));
   return make("section", { class: "card" },
     make("h2", {}, panel.title), make("p", { class: "dim" }, model.name), form, output);
 }

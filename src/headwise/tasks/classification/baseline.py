@@ -1,4 +1,8 @@
-"""What a classifier is compared with: logistic regression on TF-IDF, by scikit-learn."""
+"""What a classifier is compared with: logistic regression, by scikit-learn.
+
+Of texts it sees TF-IDF of words and pairs of words; of images, the pixels; of sounds, the mean of
+their frames.
+"""
 
 import time
 import warnings
@@ -11,21 +15,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headwise.config import Vocab
 from headwise.errors import ConfigError, DataError
 from headwise.runs.data import own_shards
 from headwise.runs.directory import RunDirectory
 from headwise.tasks.classification.classifier import Classifier
-from headwise.tasks.classification.tokenizer import LABEL, TEXT
+from headwise.tasks.classification.encoders import Encoded, Encoder
+from headwise.tasks.classification.stored import stored_example, stored_labels
+from headwise.tasks.classification.text import TextEncoder
+from headwise.training.task import Progress
 
-_STRENGTHS = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-"""Values of C to choose from."""
+_STRENGTHS = {"text": (1.0, 3.0, 10.0, 30.0, 100.0), "": (0.0003, 0.001, 0.01, 0.1, 1.0)}
+"""Values of C to choose from: for texts, and for vectors."""
 
 _WORDS = r"(?u)\w+|[^\w\s]"
 """Words, and each punctuation mark: a question mark says something."""
 
-_MOST_FOLDS = 5
-_MOST_ITERATIONS = 1_000
+_FOLDS = 3
+_MOST_COMPARED = 10_000
+"""Examples that C is chosen with: all of a large set would take minutes."""
+_MOST_ITERATIONS = {"text": 1_000, "": 200}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,66 +42,105 @@ class Baseline:
 
     name: str
     pipeline: Any
+    encoder: Encoder
+    input: str
     num_classes: int
     seconds: float
     """What choosing C and training took."""
 
-    def probabilities(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        """Return the probability of every class [N, C] for each text."""
-        found = np.zeros((len(texts), self.num_classes))
-        # A class that no training text has is never the answer.
-        found[:, self.pipeline.classes_] = self.pipeline.predict_proba(list(texts))
+    def probabilities(self, examples: Sequence[Encoded]) -> NDArray[np.float64]:
+        """Return the probability of every class [N, C] for each example."""
+        found = np.zeros((len(examples), self.num_classes))
+        # A class that no training example has is never the answer.
+        features = _features(examples, self.encoder, self.input)
+        found[:, self.pipeline.classes_] = self.pipeline.predict_proba(features)
         return found
 
 
-def train_baseline(run: Path, classifier: Classifier) -> Baseline:
-    """Train on the texts that a run was trained on, as they are stored in its directory.
+def train_baseline(
+    run: Path, classifier: Classifier, on_progress: Progress = lambda *_: None
+) -> Baseline:
+    """Train on what a run was trained on, as it is stored in its directory.
 
-    Words and pairs of words are weighted by TF-IDF; C is chosen by cross-validation.
+    C is chosen by cross-validation.
     """
     if find_spec("sklearn") is None:
         raise ConfigError("--baseline needs scikit-learn: pip install 'headwise[baseline]'")
     if classifier.is_multi_label:
-        raise ConfigError("--baseline is for texts with a single label each")
-    from sklearn.feature_extraction.text import TfidfVectorizer
-    from sklearn.linear_model import LogisticRegression
-    from sklearn.model_selection import GridSearchCV
-    from sklearn.pipeline import make_pipeline
-
-    texts, labels = _training_texts(run, classifier)
+        raise ConfigError("--baseline is for examples with a single label each")
     began = time.perf_counter()
-    pipeline = make_pipeline(
-        TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2), token_pattern=_WORDS),
-        LogisticRegression(C=1.0, max_iter=_MOST_ITERATIONS),
-    )
-    folds = min(_MOST_FOLDS, int(np.bincount(labels)[np.unique(labels)].min()))
+    examples, labels = _training_examples(run, classifier)
+    features = _features(examples, classifier.encoder, classifier.input)
+    strength = _chosen(features, labels, classifier.input, on_progress)
+    on_progress("training the baseline", 0, None)
+    pipeline = _pipeline(classifier.input, strength)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # What does not converge in time has a lower score.
-        if folds > 1:
-            search = GridSearchCV(
-                pipeline, {"logisticregression__C": _STRENGTHS}, scoring="accuracy", cv=folds
-            )
-            pipeline = search.fit(texts, labels).best_estimator_
-        else:  # A class of one text cannot be in every fold.
-            pipeline.fit(texts, labels)
-    strength = pipeline[-1].C
+        warnings.simplefilter("ignore")  # That it stops before the last digit is intended.
+        pipeline.fit(features, labels)
     return Baseline(
-        name=f"baseline: TF-IDF, logistic regression, C = {strength:g}",
+        name=f"baseline: {_SEES[classifier.input]}, logistic regression, C = {strength:g}",
         pipeline=pipeline,
+        encoder=classifier.encoder,
+        input=classifier.input,
         num_classes=len(classifier.classes),
         seconds=time.perf_counter() - began,
     )
 
 
-def _training_texts(run: Path, classifier: Classifier) -> tuple[list[str], NDArray[np.int64]]:
+_SEES = {"text": "TF-IDF", "images": "pixels", "audio": "mean log-mel frame"}
+
+
+def _chosen(features: Any, labels: NDArray[np.int64], input_: str, on_progress: Progress) -> float:
+    """Return the C with the highest accuracy on examples that were left out."""
+    from sklearn.model_selection import StratifiedKFold, cross_val_score
+
+    strengths = _STRENGTHS[input_ if input_ == "text" else ""]
+    chosen = np.random.default_rng(0).permutation(len(labels))[:_MOST_COMPARED]
+    some = [features[number] for number in chosen] if input_ == "text" else features[chosen]
+    of = labels[chosen]
+    folds = min(_FOLDS, int(np.bincount(of)[np.unique(of)].min()))
+    if folds < 2:  # A class of one example cannot be in every fold.
+        return 1.0
+    scores = []
+    for number, strength in enumerate(strengths):
+        on_progress("choosing C of the baseline", number, len(strengths))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # What does not converge in time has a lower score.
+            found = cross_val_score(
+                _pipeline(input_, strength), some, of, cv=StratifiedKFold(folds)
+            )
+        scores.append(found.mean())
+    return strengths[int(np.argmax(scores))]
+
+
+def _pipeline(input_: str, strength: float) -> Any:
+    from sklearn.feature_extraction.text import TfidfVectorizer
+    from sklearn.linear_model import LogisticRegression
+    from sklearn.pipeline import make_pipeline
+
+    iterations = _MOST_ITERATIONS[input_ if input_ == "text" else ""]
+    regression = LogisticRegression(C=strength, max_iter=iterations)
+    if input_ != "text":
+        return make_pipeline(regression)
+    words = TfidfVectorizer(sublinear_tf=True, ngram_range=(1, 2), token_pattern=_WORDS)
+    return make_pipeline(words, regression)
+
+
+def _features(examples: Sequence[Encoded], encoder: Encoder, input_: str) -> Any:
+    if isinstance(encoder, TextEncoder):
+        return [encoder.text(each) for each in examples]
+    if input_ == "images":
+        return np.stack([each.values.reshape(-1) for each in examples])
+    return np.stack([each.values.mean(0) for each in examples])
+
+
+def _training_examples(
+    run: Path, classifier: Classifier
+) -> tuple[list[Encoded], NDArray[np.int64]]:
     shards = own_shards(RunDirectory(run), "train")
     if shards is None:
-        raise DataError(f"{run}: its training texts are not in its directory: no baseline")
-    subwords, special = classifier.tokenizer.subwords, (Vocab.bos, Vocab.eos)
-    texts, labels = [], []
-    for number in range(len(shards)):
-        ids = shards.checked_sequence(TEXT, number, len(subwords)).tolist()
-        texts.append(subwords.decode([each for each in ids if each not in special]))
-        (label,) = shards.checked_sequence(LABEL, number, len(classifier.classes)).tolist()
-        labels.append(label)
-    return texts, np.array(labels)
+        raise DataError(f"{run}: its training examples are not in its directory: no baseline")
+    numbers = range(len(shards))
+    examples = [stored_example(shards, number, classifier) for number in numbers]
+    labels = [stored_labels(shards, number, classifier)[0] for number in numbers]
+    return examples, np.array(labels)

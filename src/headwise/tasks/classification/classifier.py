@@ -1,32 +1,34 @@
-"""A trained classifier as a function from texts to classes."""
+"""A trained classifier as a function from texts, images or sounds to classes."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from headwise.config import ClassificationConfig
+from headwise.config import AnyConfig
 from headwise.errors import CheckpointError, HeadwiseError, RequestError
 from headwise.model import SequenceClassifier, Trace, build_model
 from headwise.model.classifier import class_probabilities
 from headwise.runs.device import choose_device
 from headwise.runs.directory import RunDirectory
 from headwise.runs.model import load_trained
-from headwise.tasks.classification.files import plain
-from headwise.tasks.classification.tokenizer import ClassTokenizer, EncodedText
+from headwise.tasks.classification.classes import Classes
+from headwise.tasks.classification.encoders import Encoded, Encoder
+from headwise.tasks.classification.kinds import kind_of
 from headwise.tasks.length_batches import length_batches
 from headwise.tasks.table import require_task
-from headwise.tasks.tracing import TracedPair, traceable_ids
+from headwise.tasks.tracing import TracedPair
 
 LABEL_THRESHOLD = 0.5
-"""From this probability on, a label is an answer, where a text may have several."""
+"""From this probability on, a label is an answer, where an example may have several."""
 
-_CLASS_TOKEN = "‹class›"  # noqa: S105 - what is shown for the first position
-_HALF_PAIR = re.compile("[\ud800-\udfff]")
+_WINDOW = 256
+"""Examples that are encoded at a time: images take memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,14 +41,14 @@ class Answer:
 
 @dataclass(frozen=True, kw_only=True)
 class Classification:
-    """What a text is."""
+    """What an example is."""
 
     labels: tuple[str, ...]
-    """The most probable class; or, where a text may have several, all that are probable."""
+    """The most probable class; or, where an example may have several, all that are probable."""
     answers: tuple[Answer, ...]
     """Classes with their probabilities, the most probable first: as many as were asked for."""
     is_cut: bool = False
-    """Whether the text is longer than what is read of one."""
+    """Whether the text or the sound is longer than what is read of one."""
 
     @property
     def label(self) -> str:
@@ -60,18 +62,24 @@ class Classification:
 
 
 class Classifier:
-    """Classify texts with a trained run. It is thread-safe."""
+    """Classify texts, images or sounds with a trained run. It is thread-safe.
+
+    An image is a path, the bytes of a file, or an array of bytes [height, width] or [height, width,
+    colours]. A sound is a path, the bytes of a file, or a pair of samples and their rate.
+    """
 
     def __init__(
         self,
         model: SequenceClassifier,
-        tokenizer: ClassTokenizer,
-        config: ClassificationConfig,
+        encoder: Encoder,
+        classes: Classes,
+        config: AnyConfig,
         *,
         name: str,
         batch_size: int | None = None,
     ) -> None:
-        self.model, self.tokenizer, self.config = model.eval(), tokenizer, config
+        self.model, self.config = model.eval(), config
+        self.encoder, self.names = encoder, classes
         self.name = name
         """Where the weights come from."""
         self._batch_size = batch_size
@@ -87,16 +95,17 @@ class Classifier:
     ) -> "Classifier":
         """Load a run directory: its average, else its best checkpoint, else its last.
 
-        With a batch size of 1, an answer depends on no other text.
+        With a batch size of 1, an answer depends on no other example.
         """
         directory = RunDirectory(Path(run))
-        config: ClassificationConfig = directory.config()  # type: ignore[assignment]
+        config = directory.config()
         require_task("classification", config, directory.path)
         try:
-            tokenizer = ClassTokenizer.load(directory.folder)
+            encoder = kind_of(config).load(directory.folder, config.data)
+            classes = Classes.load(directory.folder)
         except HeadwiseError as error:
             raise CheckpointError(f"{directory.path}: {error}") from error
-        vocab = tokenizer.vocab
+        vocab = encoder.vocab(len(classes))
         model, weights = load_trained(
             directory,
             checkpoint,
@@ -105,7 +114,8 @@ class Classifier:
         )
         return cls(
             model.to(choose_device(device)),
-            tokenizer,
+            encoder,
+            classes,
             config,
             name=str(weights),
             batch_size=batch_size,
@@ -114,76 +124,98 @@ class Classifier:
     @property
     def classes(self) -> tuple[str, ...]:
         """The classes, in the order of the columns of `probabilities`."""
-        return self.tokenizer.classes
+        return self.names.names
+
+    @property
+    def input(self) -> str:
+        """What it classifies: "text", "images" or "audio"."""
+        return self.config.row.input
 
     @property
     def is_multi_label(self) -> bool:
-        """Whether a text may have any number of labels."""
-        return self.config.data.multi_label
+        """Whether an example may have any number of labels."""
+        return bool(self.config.data.multi_label)
 
-    def classify(self, texts: str | Sequence[str], *, top: int = 1) -> list[Classification]:
-        """Classify one text or several; results come in their order, with `top` answers each.
+    def classify(self, examples: Any, *, top: int = 1) -> list[Classification]:
+        """Classify one example or a list; results come in their order, with `top` answers each.
 
-        White space of any kind and length counts as one space. A text is read up to as many tokens
-        as training read.
+        White space of any kind and length in a text counts as one space. A text or a sound is read
+        up to what training read.
         """
         if top < 1:
             raise RequestError(f"top = {top} must be at least 1")
-        encoded = self._encoded([texts] if isinstance(texts, str) else texts)
-        found = self._probabilities(encoded)
-        # Stable, so that classes of the same probability keep their order.
-        orders = np.argsort(-found, axis=1, kind="stable")
-        return [
-            self._classification(row, order, top, is_cut=text.is_cut)
-            for row, order, text in zip(found, orders, encoded, strict=True)
-        ]
+        results: list[Classification] = []
+        for encoded in self._encoded(examples if isinstance(examples, list) else [examples]):
+            found = self._probabilities(encoded)
+            # Stable, so that classes of the same probability keep their order.
+            orders = np.argsort(-found, axis=1, kind="stable")
+            results += [
+                self._classification(row, order, top, is_cut=each.is_cut)
+                for row, order, each in zip(found, orders, encoded, strict=True)
+            ]
+        return results
 
-    def probabilities(self, texts: Sequence[str]) -> NDArray[np.float64]:
-        """Return the probability of every class [N, C] for each text.
+    def probabilities(self, examples: Sequence[Any]) -> NDArray[np.float64]:
+        """Return the probability of every class [N, C] for each example.
 
-        They sum to 1, unless a text may have several labels.
+        They sum to 1, unless an example may have several labels.
         """
-        return self._probabilities(self._encoded(texts))
+        parts = [self._probabilities(encoded) for encoded in self._encoded(examples)]
+        return np.concatenate([np.zeros((0, len(self.classes))), *parts])
 
-    def _encoded(self, texts: Sequence[str]) -> list[EncodedText]:
-        for text in texts:
-            check_text(text)
-        longest = self.config.data.longest
-        return [self.tokenizer.encode(plain(text), longest) for text in texts]
+    def _encoded(self, examples: Sequence[Any]) -> Iterator[list[Encoded]]:
+        """Yield the examples encoded, some at a time."""
+        waiting = iter(examples)
+        while window := list(islice(waiting, _WINDOW)):
+            yield [self._encode(example) for example in window]
 
-    def _probabilities(self, encoded: list[EncodedText]) -> NDArray[np.float64]:
+    def _encode(self, example: Any) -> Encoded:
+        if isinstance(example, Encoded):
+            return example
+        return self.encoder.encode(self.encoder.given(example))
+
+    def _probabilities(self, encoded: list[Encoded]) -> NDArray[np.float64]:
         found = np.zeros((len(encoded), len(self.classes)))
         device = self.model.head.weight.device
         with torch.inference_mode():
-            lengths = [len(text.ids) for text in encoded]
+            lengths = [len(each.values) for each in encoded]
             for numbers in length_batches(lengths, 1, self._batch_size):
-                width = max(lengths[number] for number in numbers)
-                src = torch.full((len(numbers), width), self.model.vocab.pad)
-                for row, number in enumerate(numbers):
-                    src[row, : lengths[number]] = torch.tensor(encoded[number].ids)
-                scores = self.model(src.to(device))
+                values = np.concatenate([encoded[number].values for number in numbers])
+                packed = values, np.array([lengths[number] for number in numbers])
+                src, positions = self.encoder.padded(packed)
+                scores = self.model(src.to(device), positions.to(device))
                 probabilities = class_probabilities(scores, is_multi_label=self.is_multi_label)
                 found[numbers] = probabilities.cpu().numpy()
         if not np.isfinite(found).all():
             raise CheckpointError(f"{self.name}: the model's scores are NaN: its weights are bad")
         return found
 
-    def trace(self, source: str, target: str | None = None, *, most_tokens: int) -> TracedPair:
-        """Return the attention within a text, from the class token on."""
+    def trace(self, source: Any, target: str | None = None, *, most_tokens: int) -> TracedPair:
+        """Return the attention within an example, from the class token on."""
         if target is not None:
-            raise RequestError("a classifier has no target: give the text alone")
-        longest = min(most_tokens, self.config.data.longest - 2)
-        ids = traceable_ids("text", plain(source), self.tokenizer.subwords, longest)
-        vocab, trace = self.model.vocab, Trace()
+            raise RequestError(f"a classifier has no target: give the {_ONE[self.input]} alone")
+        encoded = self._encode(source)
+        tokens = self.encoder.tokens(encoded)
+        picture = self.encoder.picture(encoded)
+        if picture is None and len(tokens) == 1:
+            raise RequestError("the text is empty: attention is between words")
+        if len(tokens) - 1 > most_tokens or encoded.is_cut:
+            raise RequestError(
+                f"the {_ONE[self.input]} has {len(tokens) - 1:,} tokens or more, and attention is "
+                f"shown for {most_tokens:,} at most: give a shorter one"
+            )
+        trace = Trace()
+        src, positions = self.encoder.padded((encoded.values, np.array([len(encoded.values)])))
         with torch.inference_mode():
-            src = torch.tensor([[vocab.bos, *ids, vocab.eos]], device=self.model.head.weight.device)
-            self.model(src, trace=trace)
+            device = self.model.head.weight.device
+            self.model(src.to(device), positions.to(device), trace=trace)
         return TracedPair(
-            source=source,
-            target=self.classify(source)[0].label,
-            source_tokens=(_CLASS_TOKEN, *self.tokenizer.subwords.tokens(ids)),
+            source=source if isinstance(source, str) else _ONE[self.input],
+            target=self.classify(encoded)[0].label,
+            source_tokens=tokens,
             target_tokens=(),
             trace=trace,
+            picture=picture,
         )
 
     def _classification(
@@ -203,9 +235,4 @@ class Classifier:
         )
 
 
-def check_text(text: str) -> None:
-    """Raise RequestError for what is no text."""
-    if "\0" in text:
-        raise RequestError("a text with a NUL character cannot be classified")
-    if _HALF_PAIR.search(text):
-        raise RequestError("a text with half of a surrogate pair is not Unicode text")
+_ONE = {"text": "text", "images": "image", "audio": "sound"}

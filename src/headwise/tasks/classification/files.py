@@ -1,4 +1,7 @@
-"""Labelled texts: rows of tables, lines in fastText's format, or files in a folder for each class.
+"""Labelled texts, images and sounds.
+
+They are rows of tables, or files in a folder for each class; texts are also lines in fastText's
+format, and images also IDX and NPZ files.
 
 Whatever is wrong is a DataError with file and line; what cannot be used is counted.
 """
@@ -6,15 +9,22 @@ Whatever is wrong is a DataError with file and line; what cannot be used is coun
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
-from headwise.config import ClassificationDataConfig
+from headwise.config import LabelsConfig
+from headwise.data.image_arrays import is_image_arrays, read_image_arrays
 from headwise.data.tables import decoded_lines, read_table, table_kind
 from headwise.data.text import LineReport, Paths, file_size
 from headwise.errors import DataError
+from headwise.tasks.classification.encoders import InputKind
 
 _PREFIX = "__label__"
 """What fastText's format puts before a label."""
+
+Input = Literal["text", "images", "audio"]
+
+_UNITS = {"text": "texts", "images": "images", "audio": "sounds"}
+_COLUMNS = {"text": "--text-column", "images": "--image-column", "audio": "--audio-column"}
 
 _LARGEST_TEXT = 16 << 20
 """Bytes of a file that is one text: beyond this it is hardly one."""
@@ -22,23 +32,31 @@ _LARGEST_TEXT = 16 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class LabelledFiles:
-    """Files of labelled texts, of which tables have named columns."""
+    """Files of labelled examples, of which tables have named columns."""
 
     paths: tuple[Path, ...]
-    text_column: str | None = None
+    input: Input = "text"
+    """What is labelled."""
+    column: str | None = None
+    """The column of tables that holds the text, or the path of a file beside the table."""
     label_column: str | None = None
 
     @classmethod
     def of(
-        cls, files: Paths, *, text_column: str | None = None, label_column: str | None = None
+        cls,
+        files: Paths,
+        *,
+        input: Input = "text",  # noqa: A002 - as in the config
+        column: str | None = None,
+        label_column: str | None = None,
     ) -> Self:
         """Name files and folders as strings or as paths."""
         paths = (Path(files),) if isinstance(files, str | Path) else tuple(map(Path, files))
-        return cls(paths=paths, text_column=text_column, label_column=label_column)
+        return cls(paths=paths, input=input, column=column, label_column=label_column)
 
     def __post_init__(self) -> None:
         if not self.paths:
-            raise DataError("no labelled texts are given")
+            raise DataError(f"no labelled {_UNITS[self.input]} are given")
         tables = [path for path in self.paths if _is_table(path)]
         for flag, column in self._columns().items():
             if tables and not column:
@@ -51,21 +69,28 @@ class LabelledFiles:
         return [[path.name, _size(path), *self._columns().values()] for path in self.paths]
 
     def _columns(self) -> dict[str, str | None]:
-        return {"--text-column": self.text_column, "--label-column": self.label_column}
+        return {_COLUMNS[self.input]: self.column, "--label-column": self.label_column}
 
 
-class LabelledText(NamedTuple):
-    """A text, the classes it is in, and where it is from."""
+class Labelled(NamedTuple):
+    """An example, the classes it is in, and where it is from."""
 
-    text: str
+    content: Any
+    """A text; where a file is; or the pixels of an image. Once it is read: what `InputKind.read`
+    returns."""
     labels: tuple[str, ...]
     place: str
 
 
 def read_examples(
-    files: LabelledFiles, data: ClassificationDataConfig, *, lenient: bool, report: LineReport
-) -> Iterator[LabelledText]:
-    """Yield the texts that can be used, and count the others.
+    files: LabelledFiles,
+    data: LabelsConfig,
+    kind: InputKind,
+    *,
+    lenient: bool,
+    report: LineReport,
+) -> Iterator[Labelled]:
+    """Yield the examples that can be used, and count the others.
 
     With `lenient`, what cannot be read is left out and counted as well.
     """
@@ -73,15 +98,19 @@ def read_examples(
     for path in files.paths:
         for place, found in _read(path, files, data, types, report):
             report.pairs += 1
-            if isinstance(found, DataError):
-                if not lenient:
+            try:
+                if isinstance(found, DataError):
                     raise found
+                content = kind.read(found.content, data, place)
+            except DataError:
+                if not lenient:
+                    raise
                 report.drop("not readable", place)
                 continue
-            text, labels = plain(found.text), tuple(dict.fromkeys(map(plain, found.labels)))
-            if not text:
-                report.drop("an empty text", place)
-            elif any("\0" in each for each in (text, *labels)):
+            labels = tuple(dict.fromkeys(map(plain, found.labels)))
+            if fault := kind.fault(content):
+                report.drop(fault, place)
+            elif any("\0" in label for label in labels):
                 report.drop("a NUL character", place)
             elif not data.multi_label and (not labels or labels == ("",)):
                 report.drop("no label", place)
@@ -89,7 +118,7 @@ def read_examples(
                 report.drop("several labels (data.multi_label is false)", place)
             else:
                 report.kept += 1
-                yield LabelledText(text, tuple(filter(None, labels)), place)
+                yield Labelled(content, tuple(filter(None, labels)), place)
 
 
 def plain(text: str) -> str:
@@ -100,36 +129,45 @@ def plain(text: str) -> str:
 def _read(
     path: Path,
     files: LabelledFiles,
-    data: ClassificationDataConfig,
+    data: LabelsConfig,
     types: "_LabelTypes",
     report: LineReport,
-) -> Iterator[tuple[str, LabelledText | DataError]]:
+) -> Iterator[tuple[str, Labelled | DataError]]:
     if path.is_dir():
-        yield from _folder(path)
+        yield from _folder(path, files, report)
     elif _is_table(path):
         yield from _rows(path, files, data, types, report)
-    else:
+    elif files.input == "images" and is_image_arrays(path):
+        yield from _arrays(path)
+    elif files.input == "text":
         yield from _lines(path, report)
+    else:
+        others = ", or an IDX or NPZ file" if files.input == "images" else ""
+        raise DataError(
+            f"{path}: no labelled {_UNITS[files.input]}: give a folder with a sub-folder for each "
+            f"class, a table (.tsv, .csv, .jsonl){others}"
+        )
 
 
 def _rows(
     path: Path,
     files: LabelledFiles,
-    data: ClassificationDataConfig,
+    data: LabelsConfig,
     types: "_LabelTypes",
     report: LineReport,
-) -> Iterator[tuple[str, LabelledText | DataError]]:
-    assert files.text_column is not None
+) -> Iterator[tuple[str, Labelled | DataError]]:
+    assert files.column is not None
     assert files.label_column is not None
     is_json = table_kind(path) == ".jsonl"
-    for number, found in read_table(path, (files.text_column, files.label_column), report):
+    for number, found in read_table(path, (files.column, files.label_column), report):
         place = f"{path}:{number}"
         if isinstance(found, DataError):
             yield place, found
             continue
         text, given = found
-        if not isinstance(text, str):
-            yield place, DataError(f"{place}: has no text in {files.text_column!r}")
+        if not isinstance(text, str) or (not text and files.input != "text"):
+            what = "text" if files.input == "text" else "path"
+            yield place, DataError(f"{place}: has no {what} in {files.column!r}")
             continue
         if not is_json:
             labels = given.split(data.label_separator) if data.multi_label else [given]
@@ -141,10 +179,18 @@ def _rows(
         if fault:
             yield place, DataError(f"{place}: {fault} in {files.label_column!r}")
         else:
-            yield place, LabelledText(text, tuple(map(_as_text, labels)), place)
+            content = text if files.input == "text" else path.parent / text
+            yield place, Labelled(content, tuple(map(_as_text, labels)), place)
 
 
-def _lines(path: Path, report: LineReport) -> Iterator[tuple[str, LabelledText | DataError]]:
+def _arrays(path: Path) -> Iterator[tuple[str, Labelled]]:
+    found = read_image_arrays(path)
+    for number, (pixels, label) in enumerate(zip(found.images, found.labels, strict=True), start=1):
+        place = f"{path}: image {number:,}"
+        yield place, Labelled(pixels, (label,), place)
+
+
+def _lines(path: Path, report: LineReport) -> Iterator[tuple[str, Labelled | DataError]]:
     for number, line in decoded_lines(path, report):
         place = f"{path}:{number}"
         if isinstance(line, DataError):
@@ -157,23 +203,32 @@ def _lines(path: Path, report: LineReport) -> Iterator[tuple[str, LabelledText |
                 f"{place}: does not begin with {_PREFIX}: a table is named .csv, .tsv or .jsonl"
             )
         text = " ".join(word for word in words if not word.startswith(_PREFIX))
-        yield place, LabelledText(text, tuple(labels), place)
+        yield place, Labelled(text, tuple(labels), place)
 
 
-def _folder(path: Path) -> Iterator[tuple[str, LabelledText | DataError]]:
+def _folder(
+    path: Path, files: LabelledFiles, report: LineReport
+) -> Iterator[tuple[str, Labelled | DataError]]:
+    unit = _UNITS[files.input]
     classes = sorted(each for each in path.iterdir() if each.is_dir())
     if not classes:
-        raise DataError(f"{path}: has no sub-folders: give one for each class, with its texts")
+        raise DataError(f"{path}: has no sub-folders: give one for each class, with its {unit}")
     for folder in classes:
         for file in sorted(each for each in folder.iterdir() if each.is_file()):
-            yield str(file), _text_file(file, folder.name)
+            if files.input == "text":
+                yield str(file), _text_file(file, folder.name)
+            elif file.name.startswith("."):  # What file managers leave behind is no image.
+                report.pairs += 1
+                report.drop("a hidden file", str(file))
+            else:
+                yield str(file), Labelled(file, (folder.name,), str(file))
 
 
-def _text_file(path: Path, label: str) -> LabelledText | DataError:
+def _text_file(path: Path, label: str) -> Labelled | DataError:
     if file_size(path) > _LARGEST_TEXT:
         return DataError(f"{path}: has more than {_LARGEST_TEXT:,} bytes: is it one text?")
     try:
-        return LabelledText(path.read_bytes().decode("utf-8-sig"), (label,), str(path))
+        return Labelled(path.read_bytes().decode("utf-8-sig"), (label,), str(path))
     except UnicodeDecodeError as error:
         return DataError(f"{path}: not UTF-8 text at byte {error.start + 1}: convert the file")
 

@@ -1,86 +1,167 @@
-"""How labelled texts are named on the command line."""
+"""How labelled texts, images and sounds are named on the command line."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from headwise.tasks.inputs import InputOption, paths
 
 if TYPE_CHECKING:
     from headwise.tasks.classification.files import LabelledFiles
 
-_COLUMNS = (
-    InputOption(
-        flag="--text-column",
-        name="text_column",
-        kind="text",
-        help="The column that holds the text, in .tsv, .csv and .jsonl files.",
-    ),
-    InputOption(
-        flag="--label-column",
-        name="label_column",
-        kind="text",
-        help="The column that holds the label, in .tsv, .csv and .jsonl files.",
-    ),
+_LABEL_COLUMN = InputOption(
+    flag="--label-column",
+    name="label_column",
+    kind="text",
+    help="The column that holds the label, in .tsv, .csv and .jsonl files.",
+)
+_BASELINE = InputOption(
+    flag="--baseline",
+    name="baseline",
+    kind="flag",
+    help="Compare a classifier with logistic regression on the same training examples.",
 )
 
+_TABLE_HELP = (
+    "Labelled texts: a table, lines as `__label__x text`, or a folder with a sub-folder of text "
+    "files for each class; or a table with the paths of images or sounds; may be repeated."
+)
+_VALID_TABLE_HELP = "The same to validate on."
+_TEST_TABLE_HELP = "The same to measure a classifier on; may be repeated."
 
+
+def _flag(name: str) -> str:
+    return "--" + name.replace("_", "-")
+
+
+def _tables(help_: str, name: str) -> InputOption:
+    return InputOption(flag=_flag(name), name=name, kind="paths", help=help_)
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClassificationInputs:
-    """Tables with a text and a label in each row, fastText files, or a folder for each class."""
+    """The options of one kind of input."""
 
-    needed = "labelled texts (--table)"
-    options = (
-        InputOption(
-            flag="--table",
-            name="table",
-            kind="paths",
-            help="Labelled texts: a table, lines as `__label__x text`, or a folder with a "
-            "sub-folder of text files for each class; may be repeated.",
-        ),
-        InputOption(
-            flag="--valid-table",
-            name="valid_table",
-            kind="paths",
-            help="Labelled texts to validate on.",
-        ),
-        *_COLUMNS,
-    )
-    evaluation_options = (
-        InputOption(
-            flag="--table",
-            name="table",
-            kind="paths",
-            help="Labelled texts to measure a classifier on; may be repeated.",
-        ),
-        *_COLUMNS,
-        InputOption(
-            flag="--baseline",
-            name="baseline",
-            kind="flag",
-            help="Compare a classifier with logistic regression on the same training texts.",
-        ),
-    )
+    input: Literal["text", "images", "audio"]
+    needed: str
+    options: tuple[InputOption, ...]
+    evaluation_options: tuple[InputOption, ...]
+    column: str
+    """The name of the option for the column of a table."""
+    own: str = ""
+    """The name of the option for files other than tables, if that is one of its own."""
 
     def training(self, values: Mapping[str, Any]) -> "LabelledFiles | None":
-        """Return the files that --table names."""
-        return labelled_files(values, "table")
+        """Return the files to train on."""
+        return self.files(values)
 
     def validation(self, values: Mapping[str, Any]) -> "LabelledFiles | None":
-        """Return the files that --valid-table names."""
-        return labelled_files(values, "valid_table")
+        """Return the files to validate on."""
+        return self.files(values, "valid_")
+
+    def files(self, values: Mapping[str, Any], part: str = "") -> "LabelledFiles | None":
+        """Return the files of one part of the data, with their columns."""
+        from headwise.tasks.classification.files import LabelledFiles
+
+        own = paths(values, f"{part}{self.own}") if self.own else ()
+        found = (*own, *paths(values, f"{part}table"))
+        if not found:
+            return None
+        return LabelledFiles.of(
+            found,
+            input=self.input,
+            column=values.get(self.column),
+            label_column=values.get("label_column"),
+        )
+
+    def given(self, values: Mapping[str, Any]) -> str:
+        """Return the flag that tells that files of this kind are given."""
+        if self.own:
+            names = (self.own, self.column)
+            return next((_flag(name) for name in names if values.get(name)), "")
+        is_other = any(each.given(values) for each in (IMAGES, AUDIO))
+        return "--table" if paths(values, "table") and not is_other else ""
 
 
-def labelled_files(values: Mapping[str, Any], name: str) -> "LabelledFiles | None":
-    """Return the files that an option names, with their columns."""
-    from headwise.tasks.classification.files import LabelledFiles
-
-    found = paths(values, name)
-    if not found:
-        return None
-    return LabelledFiles.of(
-        found,
-        text_column=values.get("text_column"),
-        label_column=values.get("label_column"),
+def _inputs(
+    input_: Literal["images", "audio"], needed: str, column: InputOption, files: str
+) -> ClassificationInputs:
+    own = InputOption(flag=f"--{input_}", name=input_, kind="paths", help=files)
+    valid = InputOption(
+        flag=f"--valid-{input_}",
+        name=f"valid_{input_}",
+        kind="paths",
+        help="The same to validate on.",
+    )
+    return ClassificationInputs(
+        input=input_,
+        needed=needed,
+        options=(
+            own,
+            valid,
+            _tables(_TABLE_HELP, "table"),
+            _tables(_VALID_TABLE_HELP, "valid_table"),
+            column,
+            _LABEL_COLUMN,
+        ),
+        evaluation_options=(
+            own,
+            _tables(_TEST_TABLE_HELP, "table"),
+            column,
+            _LABEL_COLUMN,
+            _BASELINE,
+        ),
+        column=column.name,
+        own=input_,
     )
 
 
-INPUTS = ClassificationInputs()
+_TEXT_COLUMN = InputOption(
+    flag="--text-column",
+    name="text_column",
+    kind="text",
+    help="The column that holds the text, in .tsv, .csv and .jsonl files.",
+)
+
+TEXT = ClassificationInputs(
+    input="text",
+    needed="labelled texts (--table)",
+    options=(
+        _tables(_TABLE_HELP, "table"),
+        _tables(_VALID_TABLE_HELP, "valid_table"),
+        _TEXT_COLUMN,
+        _LABEL_COLUMN,
+    ),
+    evaluation_options=(
+        _tables(_TEST_TABLE_HELP, "table"),
+        _TEXT_COLUMN,
+        _LABEL_COLUMN,
+        _BASELINE,
+    ),
+    column="text_column",
+)
+
+IMAGES = _inputs(
+    "images",
+    "labelled images (--images, or --table with --image-column)",
+    InputOption(
+        flag="--image-column",
+        name="image_column",
+        kind="text",
+        help="The column of a table that holds the paths of images, from the table's folder on.",
+    ),
+    "Labelled images: a folder with a sub-folder for each class, or IDX or NPZ files; may be "
+    "repeated.",
+)
+
+AUDIO = _inputs(
+    "audio",
+    "labelled sounds (--audio, or --table with --audio-column)",
+    InputOption(
+        flag="--audio-column",
+        name="audio_column",
+        kind="text",
+        help="The column of a table that holds the paths of sounds, from the table's folder on.",
+    ),
+    "Labelled sounds: a folder with a sub-folder for each class; may be repeated.",
+)

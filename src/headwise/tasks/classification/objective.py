@@ -15,14 +15,16 @@ class ClassificationStep(nn.Module):
         self.model = model
         self.label_smoothing, self.is_multi_label = label_smoothing, is_multi_label
 
-    def forward(self, src: Tensor, weights: Tensor, labels: Tensor) -> tuple[LossSums, Tensor]:
+    def forward(
+        self, src: Tensor, lengths: Tensor, weights: Tensor, labels: Tensor
+    ) -> tuple[LossSums, Tensor]:
         """Return the loss sums of a batch, and how many predictions they cover.
 
         Labels are the class of each source [B, 1] or, where it may have several, 0 or 1 for each
         class [B, V]. Weights [B] count in the loss that is minimised, not in the NLL. The smoothed
         target gives label_smoothing to all other classes together, evenly, as in §5.4.
         """
-        scores = self.model(src)  # [B, V]
+        scores = self.model(src, lengths)  # [B, V]
         scores = scores.to(torch.promote_types(scores.dtype, torch.float32))
         smoothed, nll = (self._each if self.is_multi_label else self._one)(scores, labels)
         sums = LossSums((smoothed * weights).sum(), nll.sum().detach())

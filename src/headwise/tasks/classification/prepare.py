@@ -1,15 +1,15 @@
-"""Prepare labelled texts for training: learn subwords, list the classes, encode.
+"""Prepare labelled examples for training: list the classes, encode the texts, images or sounds.
 
 A prepared directory is whole or not there at all:
 
-    tokenizer/            the subwords, and the names of the classes
-    train/, valid/        shards: the ids of a text, its weight, and its class; or, where a text
-                          may have several labels, 0 or 1 for each class
+    tokenizer/            the subwords, or the means of colours or bands; the names of the classes
+    train/, valid/        shards: what the model reads of an example, its weight, and its class; or,
+                          where an example may have several labels, 0 or 1 for each class
     report.json           what was read, cut off, left out and why
 """
 
 import json
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,40 +17,46 @@ from typing import Any
 
 import numpy as np
 
-from headwise.config import ClassificationConfig, ClassificationDataConfig
+from headwise.config import AnyConfig, LabelsConfig
 from headwise.data import LineReport, ShardWriter, Subwords
 from headwise.data.shards import Floats
-from headwise.data.subwords import sample_texts
 from headwise.errors import DataError
 from headwise.files import new_directory, write_file
 from headwise.seeding import hashed
-from headwise.tasks.classification.files import LabelledFiles, LabelledText, read_examples
-from headwise.tasks.classification.tokenizer import LABEL, TEXT, ClassTokenizer
+from headwise.tasks.classification.classes import LABEL, Classes
+from headwise.tasks.classification.encoders import Encoder, InputKind
+from headwise.tasks.classification.files import Labelled, LabelledFiles, read_examples
 from headwise.training.task import Progress
 from headwise.visible import visible
 
 WEIGHT = "weight"
-"""The stream of a text's weight in the loss."""
+"""The stream of an example's weight in the loss."""
 
 _LARGEST_SHARE = 0.1
-"""Of the texts: what is held out at most."""
+"""Of the examples: what is held out at most."""
 
 _MOST_NAMES = 8
-_PROGRESS_TEXTS = 1_000
+_PROGRESS_EXAMPLES = 1_000
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassReport:
-    """What became of the training texts and of the validation texts."""
+    """What became of the training examples and of the validation examples."""
 
-    train_texts: int
-    valid_texts: int
+    train_examples: int
+    valid_examples: int
+    unit: str
+    """What they are called, in the plural."""
     vocab: int
+    """Subwords; 0 where the examples are no texts."""
     classes: dict[str, int]
-    """How many texts of the training files each class has."""
+    """How many examples of the training files each class has."""
     cut: int
-    """Texts longer than what is read."""
-    longest: int
+    """Examples longer than what is read."""
+    most: str
+    """How much is read of each."""
+    changes: dict[str, int]
+    """What else was done, and to how many examples."""
     train: LineReport
     valid: LineReport
 
@@ -60,94 +66,99 @@ class ClassReport:
 
     def lines(self) -> list[str]:
         """Say it in sentences: what there is to train on, what was left out and why."""
+        unit = self.unit
+        vocab = f", vocabulary {self.vocab:,}" if self.vocab else ""
         lines = [
-            f"{self.train_texts:,} texts to train on, {self.valid_texts:,} to validate on, "
-            f"{len(self.classes):,} classes, vocabulary {self.vocab:,}",
+            f"{self.train_examples:,} {unit} to train on, {self.valid_examples:,} to validate on, "
+            f"{len(self.classes):,} classes{vocab}",
             f"classes: {_counted(self.classes)}",
         ]
         single = [name for name, count in self.classes.items() if count == 1]
         if single:
-            lines.append(f"classes of a single text, which are hardly learned: {_named(single)}")
+            lines.append(f"classes of a single example, hardly learned: {_named(single)}")
         if self.cut:
-            lines.append(f"cut off {self.cut:,} texts after {self.longest:,} tokens (data.longest)")
+            lines.append(f"cut off {self.cut:,} {unit} after {self.most}")
+        lines += [f"{count:,} {unit} {change}" for change, count in self.changes.items()]
         for name, part in (("training", self.train), ("validation", self.valid)):
-            lines += [f"{name} texts: {sentence}" for sentence in part.lines("texts")]
+            lines += [f"{name} {unit}: {sentence}" for sentence in part.lines(unit)]
         return lines
 
 
-def prepare_texts(
+def prepare_examples(
     files: LabelledFiles,
-    config: ClassificationConfig,
+    config: AnyConfig,
     directory: Path,
+    kind: InputKind,
     *,
     valid: LabelledFiles | None = None,
     lenient: bool = False,
-    tokenizer: ClassTokenizer | None = None,
+    trained: tuple[Encoder, Classes] | None = None,
     subwords: Subwords | None = None,
     on_progress: Progress = lambda *_: None,
 ) -> ClassReport:
-    """Learn a tokenizer from texts, unless one is given, and write a prepared directory.
+    """Learn an encoder and classes from examples, unless they are given, and write a directory.
 
-    With subwords alone, the classes are still those of the texts.
-
-    Without validation texts, some are held out by what they say, so that no text is in both parts.
-    Memory does not grow with the files.
+    With subwords alone, the classes are still those of the examples. Without validation examples,
+    some are held out by what they are, so that none is in both parts. Memory does not grow with the
+    files.
     """
     if directory.exists():
         raise DataError(f"{directory} exists already: choose another name, or remove it")
     data, seed = config.data, config.train.seed
     with new_directory(directory) as temporary:
         counted = _Counted()
-        texts = counted.texts(files, data, lenient, on_progress)
-        # Where a tokenizer is given, the texts are still read once: to count and find faults.
-        size = data.sample_examples if tokenizer is None and subwords is None else 1
-        sample = sample_texts(texts, size, seed, unit="examples")
-        if not sample:
+        contents = counted.contents(files, data, kind, lenient, on_progress)
+        if trained is None:
+            encoder = kind.learn(contents, data, seed, subwords, on_progress)
+        else:
+            encoder, _ = trained
+            deque(contents, maxlen=0)  # Read once all the same: to count and find faults.
+        if encoder is None or not counted.report.kept:
             raise DataError(
-                f"nothing to train on: of {counted.report.pairs:,} texts none can be used"
+                f"nothing to train on: of {counted.report.pairs:,} {kind.unit} none can be used"
             )
-        if tokenizer is None:
-            on_progress("learning subwords", 0, None)
-            learned_from = (text for (text,) in sample)
-            tokenizer = ClassTokenizer.learn(learned_from, counted.classes, data, subwords)
-        del sample
-        tokenizer.save(temporary)
+        classes = Classes.of(counted.classes, kind.unit) if trained is None else trained[1]
+        encoder.save(temporary, {LABEL: classes.table()})
         share = 0.0 if valid else min(_LARGEST_SHARE, data.holdout_examples / counted.report.kept)
-        encoder = _Encoder(tokenizer, data, _weights(counted.classes, data))
+        writing = _Writing(kind, encoder, classes, data, _weights(counted.classes, data))
         sizes: dict[str, int | Floats] = {
-            TEXT: len(tokenizer.subwords),
+            kind.stream: encoder.stored,
             WEIGHT: Floats(1),
-            LABEL: len(tokenizer.classes),
+            LABEL: len(classes),
         }
         train_report, valid_report = LineReport(), LineReport()
         with ShardWriter(temporary / "valid", sizes) as held_out:
-            held_out.notes.update(notes(data))
+            held_out.notes.update(notes(data, kind))
             with ShardWriter(temporary / "train", sizes) as train:
-                found = read_examples(files, data, lenient=lenient, report=train_report)
+                found = read_examples(files, data, kind, lenient=lenient, report=train_report)
                 for number, example in enumerate(found):
-                    if number % _PROGRESS_TEXTS == 0:
+                    if number % _PROGRESS_EXAMPLES == 0:
                         on_progress("encoding", number, counted.report.kept)
-                    is_held_out = hashed(f"holdout {seed} {example.text}") < share * 2**64
-                    encoder.add(example, held_out if is_held_out else train)
+                    identity = kind.identity(example.content)
+                    is_held_out = hashed(f"holdout {seed} {identity}") < share * 2**64
+                    writing.add(example, held_out if is_held_out else train)
             if valid is not None:
-                for example in read_examples(valid, data, lenient=lenient, report=valid_report):
-                    if lenient and not encoder.knows(example):
+                found = read_examples(valid, data, kind, lenient=lenient, report=valid_report)
+                for example in found:
+                    if lenient and not set(example.labels) <= set(classes.names):
                         valid_report.kept -= 1
-                        valid_report.drop("a label that the training texts lack", example.place)
+                        valid_report.drop("a label that the training data lacks", example.place)
                         continue
-                    encoder.add(example, held_out)
+                    writing.add(example, held_out)
         if not len(train):
             raise DataError(
-                f"nothing to train on: all {len(held_out):,} texts were held out to validate on: "
-                "give more texts, or --valid-table"
+                f"nothing to train on: all {len(held_out):,} {kind.unit} were held out to validate "
+                "on: give more, or some to validate on"
             )
         report = ClassReport(
-            train_texts=len(train),
-            valid_texts=len(held_out),
-            vocab=len(tokenizer.subwords),
-            classes={name: counted.classes[name] for name in tokenizer.classes},
-            cut=encoder.cut,
-            longest=data.longest,
+            train_examples=len(train),
+            valid_examples=len(held_out),
+            unit=kind.unit,
+            vocab=encoder.stored if isinstance(encoder.stored, int) else 0,
+            classes={name: counted.classes[name] for name in classes.names},
+            cut=writing.cut,
+            most=kind.most(data),
+            changes=dict(writing.changes),
             train=train_report,
             valid=valid_report,
         )
@@ -155,70 +166,71 @@ def prepare_texts(
     return report
 
 
-def notes(data: ClassificationDataConfig) -> dict[str, Any]:
+def notes(data: LabelsConfig, kind: InputKind) -> dict[str, Any]:
     """Return the settings that shards were made by, which a run of them must share."""
-    return {
-        "longest": data.longest,
-        "multi_label": data.multi_label,
-        "class_weights": data.class_weights,
-    }
+    keys = (*kind.settings, "multi_label", "class_weights")
+    return {key: getattr(data, key) for key in keys}
 
 
 class _Counted:
-    """What is in labelled texts, counted while they are read for the first time."""
+    """What is in labelled examples, counted while they are read for the first time."""
 
     def __init__(self) -> None:
         self.report = LineReport()
         self.classes: Counter[str] = Counter()
 
-    def texts(
+    def contents(
         self,
         files: LabelledFiles,
-        data: ClassificationDataConfig,
+        data: LabelsConfig,
+        kind: InputKind,
         lenient: bool,
         on_progress: Progress,
-    ) -> Iterator[tuple[str]]:
-        for example in read_examples(files, data, lenient=lenient, report=self.report):
-            if self.report.kept % _PROGRESS_TEXTS == 0:
+    ) -> Iterator[Any]:
+        for example in read_examples(files, data, kind, lenient=lenient, report=self.report):
+            if self.report.kept % _PROGRESS_EXAMPLES == 0:
                 on_progress("reading", self.report.pairs, None)
             self.classes.update(example.labels)
-            yield (example.text,)
+            yield example.content
 
 
-class _Encoder:
+class _Writing:
+    """What it takes to write examples, and what was done to them."""
+
     def __init__(
         self,
-        tokenizer: ClassTokenizer,
-        data: ClassificationDataConfig,
+        kind: InputKind,
+        encoder: Encoder,
+        classes: Classes,
+        data: LabelsConfig,
         weights: dict[str, float],
     ) -> None:
-        self._tokenizer, self._data, self._weights = tokenizer, data, weights
+        self._kind, self._encoder, self._classes = kind, encoder, classes
+        self._data, self._weights = data, weights
         self.cut = 0
+        self.changes: Counter[str] = Counter()
 
-    def knows(self, example: LabelledText) -> bool:
-        """Return whether all labels of a text are classes."""
-        return set(example.labels) <= set(self._tokenizer.classes)
-
-    def add(self, example: LabelledText, shards: ShardWriter) -> None:
-        """Write one text."""
-        ids, is_cut = self._tokenizer.encode(example.text, self._data.longest)
-        self.cut += is_cut
-        numbers = [self._tokenizer.label_id(label, example.place) for label in example.labels]
+    def add(self, example: Labelled, shards: ShardWriter) -> None:
+        """Write one example."""
+        encoded = self._encoder.encode(example.content)
+        self.cut += encoded.is_cut
+        self.changes.update(encoded.changes)
+        numbers = [self._classes.label_id(label, example.place) for label in example.labels]
         labels = np.array(numbers, dtype=np.int64)
         if self._data.multi_label:
-            labels = np.bincount(labels, minlength=len(self._tokenizer.classes))
+            labels = np.bincount(labels, minlength=len(self._classes))
         weight = self._weights.get(example.labels[0], 1.0) if example.labels else 1.0
         shards.add(
             {
-                TEXT: (np.array(ids), np.array([len(ids)])),
+                self._kind.stream: (encoded.values, np.array([len(encoded.values)])),
                 WEIGHT: (np.array([[weight]], dtype=np.float32), np.array([1])),
                 LABEL: (labels, np.array([len(labels)])),
             }
         )
 
 
-def _weights(counts: Counter[str], data: ClassificationDataConfig) -> dict[str, float]:
-    """Return the weight of a text of each class; the mean over all texts is 1."""
+def _weights(counts: Counter[str], data: LabelsConfig) -> dict[str, float]:
+    """Return the weight of an example of each class; the mean over all examples is 1."""
     if data.class_weights == "none":
         return {}
     total = counts.total()

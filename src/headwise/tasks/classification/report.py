@@ -4,86 +4,93 @@ import shlex
 from collections.abc import Mapping
 from typing import Any
 
-from headwise.config import Vocab
-from headwise.data import TokenShards
 from headwise.evaluation.class_table import margin, percent
 from headwise.runs.data import own_shards
 from headwise.runs.directory import RunDirectory
-from headwise.tasks.classification.classifier import Classifier
-from headwise.tasks.classification.inputs import labelled_files
+from headwise.tasks.classification.classifier import Classification, Classifier
+from headwise.tasks.classification.encoders import Encoded, InputKind
+from headwise.tasks.classification.files import LabelledFiles
 from headwise.tasks.classification.scores import RunClasses, evaluate_runs
-from headwise.tasks.classification.tokenizer import LABEL, TEXT
+from headwise.tasks.classification.stored import stored_example, stored_labels
+from headwise.tasks.classification.text import TextEncoder
 from headwise.tasks.report import Cell, Contents, Figure
 from headwise.training.task import Progress
 
 _SAMPLES, _TRACED = 6, 3
+_SEARCHED = 2_000
+"""Validation examples that are looked at for misread ones."""
 _LONGEST_SAMPLE, _LONGEST_TRACED = 60, 24
-"""Tokens."""
+"""Tokens of a text."""
+_MOST_POSITIONS = 100
+"""Of an image or a sound whose attention is shown."""
 
-_UNSCORED = "Not scored yet. `headwise report` with `--table`, labelled texts, adds scores."
+_FLAGS = {
+    "text": "--table test.csv --text-column text --label-column label",
+    "images": "--images test",
+    "audio": "--audio test",
+}
+_GIVEN = {"text": '"…"', "images": "image.png", "audio": "sound.wav"}
 
 
 def report_contents(
-    run: RunDirectory, classifier: Classifier, values: Mapping[str, Any], on_progress: Progress
+    run: RunDirectory,
+    classifier: Classifier,
+    kind: InputKind,
+    files: LabelledFiles | None,
+    values: Mapping[str, Any],
+    on_progress: Progress,
 ) -> Contents:
-    """Describe a run; it is scored on the texts of --table if those are given.
+    """Describe a run; it is scored on labelled files if those are given.
 
-    Samples are the validation texts in the run's own directory, if they are there.
+    Samples are the validation examples in the run's own directory, if they are there: texts at
+    regular intervals; of images and sounds, those that are misread first.
     """
-    texts = _validation_texts(run, classifier)
-    found = classifier.classify([text for text, _ in texts])
-    samples = tuple(
-        (
-            Cell(label="Text", text=text),
-            Cell(
-                label="Class",
-                text=f"{', '.join(each.labels)} ({percent(each.probability)} %)",
-                is_output=True,
-            ),
-            Cell(label="Right", text=", ".join(gold)),
-        )
-        for (text, gold), each in zip(texts, found, strict=True)
-    )
-    about = "Validation texts, at regular intervals."
+    unit, flags = kind.unit, _FLAGS[classifier.input]
+    shown = _validation_examples(run, classifier)
+    samples = tuple(_sample(classifier, *each) for each in shown)
+    about = f"Validation {unit}, at regular intervals."
+    if classifier.input != "text":
+        about = f"Validation {unit}: the most confident mistakes, then others at regular intervals."
     if not samples:
-        about = "No examples: the texts that the run was validated on are not in its directory."
-    scores, about_scores, notes = _scores(run, values, on_progress)
-    count = run.origin().get("train_texts")
+        about = f"No examples: the {unit} that the run was validated on are not in its directory."
+    scores, about_scores, notes = _scores(run, kind, files, values, on_progress)
+    count = run.origin().get("train_examples")
     path = shlex.quote(str(run.path))
     return Contents(
-        does=f"puts texts into {len(classifier.classes):,} classes",
-        trained_on=(count, "texts") if type(count) is int and 0 < count < 2**63 else None,
+        does=f"puts {unit} into {len(classifier.classes):,} classes",
+        trained_on=(count, unit) if type(count) is int and 0 < count < 2**63 else None,
         scores=scores,
         about_scores=about_scores,
         notes=notes,
         samples=samples,
         about_samples=about,
-        traced=tuple(text for text, _ in texts if _is_short(classifier, text))[:_TRACED],
+        traced=tuple(each for each, _, _ in shown if _is_traceable(classifier, each))[:_TRACED],
         commands=(
-            ("Classify a text:", f'headwise classify {path} "…"'),
+            ("Classify one:", f"headwise classify {path} {_GIVEN[classifier.input]}"),
+            (f"Measure it on labelled {unit}:", f"headwise evaluate {path} {flags}"),
             (
-                "Measure it on labelled texts:",
-                f"headwise evaluate {path} --table test.csv --text-column text "
-                "--label-column label",
-            ),
-            (
-                "Train on texts of your own:",
-                "headwise train text-tiny --table train.csv --text-column text "
-                "--label-column label --run runs/mine",
+                f"Train on {unit} of your own:",
+                f"headwise train {classifier.config.row.recipe} "
+                f"{flags.replace('test', 'train')} --run runs/mine",
             ),
         ),
     )
 
 
 def _scores(
-    run: RunDirectory, values: Mapping[str, Any], on_progress: Progress
+    run: RunDirectory,
+    kind: InputKind,
+    files: LabelledFiles | None,
+    values: Mapping[str, Any],
+    on_progress: Progress,
 ) -> tuple[tuple[Figure, ...], str, tuple[str, ...]]:
-    files = labelled_files(values, "table")
     if files is None:
-        return (), _UNSCORED, ()
+        unscored = f"Not scored yet. `headwise report` with labelled {kind.unit} adds scores."
+        return (), unscored, ()
     evaluation = evaluate_runs(
         [run.path],
         files,
+        kind=kind,
         with_baseline=bool(values.get("baseline")),
         on_progress=on_progress,
     )
@@ -102,7 +109,7 @@ def _scores(
         ),
         Figure(name="Calibration error", value=percent(scores.calibration_error), more="%"),
     )
-    about = " ".join((f"Of {scores.examples:,} labelled texts.", *evaluation.verdicts()))
+    about = " ".join((f"Of {scores.examples:,} labelled {kind.unit}.", *evaluation.verdicts()))
     return figures, about, _notes(found)
 
 
@@ -128,34 +135,67 @@ def _notes(found: RunClasses) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _validation_texts(
+def _validation_examples(
     run: RunDirectory, classifier: Classifier
-) -> list[tuple[str, tuple[str, ...]]]:
-    """Return short texts of the run's own validation data, and their classes."""
+) -> list[tuple[Encoded, Classification, list[int]]]:
+    """Return some of the run's own validation data, with the answers and the right classes."""
     shards = own_shards(run, "valid")
-    count = 0 if shards is None else min(_SAMPLES, len(shards))
-    found = []
-    for sample in range(count):
-        assert shards is not None
-        # The first short one of each part of the data.
-        first, end = (number * len(shards) // count for number in (sample, sample + 1))
-        lengths = ((number, len(shards.sequence(TEXT, number))) for number in range(first, end))
-        short = next((number for number, length in lengths if length <= _LONGEST_SAMPLE), None)
-        if short is not None:
-            found.append(_stored_text(shards, short, classifier))
-    return found
+    if shards is None or not len(shards):
+        return []
+    step = max(1, len(shards) // _SEARCHED)
+    numbers = list(range(0, len(shards), step))[:_SEARCHED]
+    examples = [stored_example(shards, number, classifier) for number in numbers]
+    if classifier.input == "text":
+        numbers = [n for n, each in zip(numbers, examples, strict=True) if _is_short(each)]
+        numbers = _spread(numbers)
+        examples = [stored_example(shards, number, classifier) for number in numbers]
+    found = classifier.classify(examples)
+    right = [stored_labels(shards, number, classifier) for number in numbers]
+    together = list(zip(examples, found, right, strict=True))
+    if classifier.input == "text":
+        return together
+    wrong = [each for each in together if set(each[1].labels) != _names(classifier, each[2])]
+    wrong.sort(key=lambda each: -each[1].probability)
+    others = [each for each in together if set(each[1].labels) == _names(classifier, each[2])]
+    half = wrong[: _SAMPLES // 2]
+    return half + _spread(others, _SAMPLES - len(half))
 
 
-def _stored_text(
-    shards: TokenShards, number: int, classifier: Classifier
-) -> tuple[str, tuple[str, ...]]:
-    subwords, classes = classifier.tokenizer.subwords, classifier.classes
-    ids = shards.checked_sequence(TEXT, number, len(subwords)).tolist()
-    given = shards.checked_sequence(LABEL, number, len(classes)).tolist()
-    numbers = [n for n, bit in enumerate(given) if bit] if classifier.is_multi_label else given
-    text = subwords.decode([each for each in ids if each not in (Vocab.bos, Vocab.eos)])
-    return text, tuple(classes[each] for each in numbers)
+def _spread(items: list[Any], count: int = _SAMPLES) -> list[Any]:
+    """Take some at regular intervals."""
+    count = min(count, len(items))
+    return [items[number * len(items) // count] for number in range(count)]
 
 
-def _is_short(classifier: Classifier, text: str) -> bool:
-    return 1 <= len(classifier.tokenizer.subwords.encode(text)) <= _LONGEST_TRACED
+def _names(classifier: Classifier, numbers: list[int]) -> set[str]:
+    return {classifier.classes[number] for number in numbers}
+
+
+def _sample(
+    classifier: Classifier, example: Encoded, found: Classification, right: list[int]
+) -> tuple[Cell, ...]:
+    picture = classifier.encoder.picture(example)
+    if isinstance(classifier.encoder, TextEncoder):
+        first = Cell(label="Text", text=classifier.encoder.text(example))
+    else:
+        assert picture is not None
+        label = "Image" if picture.kind == "image" else "Spectrogram"
+        first = Cell(label=label, text="", png=picture.png)
+    return (
+        first,
+        Cell(
+            label="Class",
+            text=f"{', '.join(found.labels)} ({percent(found.probability)} %)",
+            is_output=True,
+        ),
+        Cell(label="Right", text=", ".join(classifier.classes[number] for number in right)),
+    )
+
+
+def _is_short(example: Encoded) -> bool:
+    return len(example.values) <= _LONGEST_SAMPLE
+
+
+def _is_traceable(classifier: Classifier, example: Encoded) -> bool:
+    most = _LONGEST_TRACED + 2 if classifier.input == "text" else _MOST_POSITIONS
+    return 2 < len(example.values) <= most

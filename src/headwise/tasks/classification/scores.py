@@ -1,10 +1,11 @@
 """`headwise evaluate` for classifiers."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +22,15 @@ from headwise.evaluation import (
     text_table,
 )
 from headwise.evaluation.class_table import margin, percent
-from headwise.tasks.classification.baseline import train_baseline
+from headwise.tasks.classification.baseline import Baseline, train_baseline
 from headwise.tasks.classification.classifier import Classifier
-from headwise.tasks.classification.files import LabelledFiles, LabelledText, read_examples
+from headwise.tasks.classification.encoders import Encoded, InputKind
+from headwise.tasks.classification.files import Labelled, LabelledFiles, read_examples
 from headwise.training.task import Progress
 from headwise.visible import visible
 
-_WINDOW = 1024
-"""Texts that are classified between two reports of progress."""
+_WINDOW = 256
+"""Examples that are read and classified between two reports of progress."""
 
 _MOST_MISTAKES = 10
 _LONGEST_SHOWN = 200
@@ -36,9 +38,10 @@ _LONGEST_SHOWN = 200
 
 @dataclass(frozen=True, kw_only=True)
 class Mistake:
-    """A text of one class that was put into another."""
+    """An example of one class that was put into another."""
 
     text: str
+    """Empty if it is no text."""
     place: str
     gold: str
     found: str
@@ -48,19 +51,21 @@ class Mistake:
 
 @dataclass(frozen=True, kw_only=True)
 class RunClasses:
-    """How one run classifies the same texts as others."""
+    """How one run classifies the same examples as others."""
 
     run: str
     weights: str
     scores: ClassScores
     mistakes: tuple[Mistake, ...]
     """The most confident ones, the most confident first."""
-    texts: int
+    examples: int
+    unit: str
+    """What they are called, in the plural."""
     seconds: float
     left_out: tuple[str, ...]
     """What of the files was not used, and why."""
     is_right: tuple[bool, ...]
-    """For each text, whether its class was found; empty where it may have several labels."""
+    """For each example, whether its class was found; empty where it may have several labels."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON can hold it."""
@@ -76,7 +81,7 @@ class RunClasses:
 
 @dataclass(frozen=True, kw_only=True)
 class ClassificationEvaluation:
-    """How several runs classify the same texts."""
+    """How several runs classify the same examples."""
 
     runs: tuple[RunClasses, ...]
     baseline: RunClasses | None = None
@@ -99,7 +104,7 @@ class ClassificationEvaluation:
         parts: list[str] = []
         if len(self.runs) == 1:
             (run,) = self.runs
-            about = f"{visible(run.weights)}: {run.texts / run.seconds:,.0f} texts/s"
+            about = f"{visible(run.weights)}: {run.examples / run.seconds:,.0f} {run.unit}/s"
             parts += ["\n".join((about, *run.left_out)), class_report(run.scores), _mistakes(run)]
         if len(self.runs) > 1 or self.baseline is not None:
             parts += [self._table(), "\n".join(self.verdicts())]
@@ -114,125 +119,141 @@ class ClassificationEvaluation:
                 percent(run.scores.macro_f1),
                 percent(run.scores.weighted_f1),
                 percent(run.scores.calibration_error),
-                f"{run.texts / run.seconds:,.0f}",
+                f"{run.examples / run.seconds:,.0f}",
             )
             for run in (*self.runs, *([] if self.baseline is None else [self.baseline]))
         ]
         header = ("run", "accuracy", "95 %", "macro F1", "weighted F1", "calibration error")
-        return text_table((*header, "texts/s"), rows)
+        return text_table((*header, f"{self.runs[0].unit}/s"), rows)
 
 
 def evaluate_runs(
     runs: Sequence[Path],
     files: LabelledFiles,
     *,
+    kind: InputKind,
     checkpoint: str | None = None,
     with_baseline: bool = False,
     on_progress: Progress = lambda *_: None,
 ) -> ClassificationEvaluation:
-    """Classify labelled texts with each run, and compare the answers with the labels.
+    """Classify labelled examples with each run, and compare the answers with the labels.
 
     The baseline is trained on what the first run was trained on.
     """
     found, baseline = [], None
     for run in runs:
         classifier = Classifier.load(run, checkpoint=checkpoint)
-        test = _TestTexts.read(files, classifier)
+        trained = None
         if with_baseline and baseline is None:
-            on_progress("training the baseline", 0, None)
-            trained = train_baseline(run, classifier)
-            baseline = test.classified_by(trained, run=trained.name)
-        found.append(test.classified_by(classifier, run=str(run), on_progress=on_progress))
+            trained = train_baseline(run, classifier, on_progress)
+        test = _Test(files=files, kind=kind, classifier=classifier, on_progress=on_progress)
+        scored = test.scored(str(run), trained)
+        found.append(scored[0])
+        baseline = baseline or (scored[1] if trained is not None else None)
     return ClassificationEvaluation(runs=tuple(found), baseline=baseline)
 
 
-class _Answering(Protocol):
-    """A Classifier, or a baseline with the same classes."""
-
-    @property
-    def name(self) -> str: ...
-    def probabilities(self, texts: Sequence[str]) -> NDArray[np.float64]: ...
-
-
 @dataclass(frozen=True, kw_only=True)
-class _TestTexts:
-    """Labelled texts, with the classes of one classifier."""
+class _Test:
+    """Labelled examples, read window by window, with the classes of one classifier."""
 
-    examples: tuple[LabelledText, ...]
-    gold: NDArray[np.int64]  # [N, C]
-    """1 for each class that a text is in."""
-    classes: tuple[str, ...]
-    is_multi_label: bool
-    left_out: tuple[str, ...]
+    files: LabelledFiles
+    kind: InputKind
+    classifier: Classifier
+    on_progress: Progress
 
-    @classmethod
-    def read(cls, files: LabelledFiles, classifier: Classifier) -> Self:
-        """Read files; a label that is no class is a DataError."""
-        report, data = LineReport(), classifier.config.data
-        examples = tuple(read_examples(files, data, lenient=False, report=report))
+    def scored(self, run: str, baseline: Baseline | None) -> list[RunClasses]:
+        """Classify the examples, once also with a baseline, and score the answers."""
+        report, classifier = LineReport(), self.classifier
+        examples: list[Labelled] = []
+        answering: list[Callable[[list[Encoded]], NDArray[np.float64]]] = [classifier.probabilities]
+        if baseline is not None:
+            answering.append(baseline.probabilities)
+        parts: list[list[NDArray[np.float64]]] = [[] for _ in answering]
+        seconds = [0.0 for _ in answering]
+        reading = read_examples(
+            self.files, classifier.config.data, self.kind, lenient=False, report=report
+        )
+        while window := list(islice(reading, _WINDOW)):
+            self.on_progress(f"classifying with {Path(run).name}", len(examples), None)
+            encoded = [classifier.encoder.encode(each.content) for each in window]
+            for number, answer in enumerate(answering):
+                began = time.perf_counter()
+                parts[number].append(answer(encoded))
+                seconds[number] += time.perf_counter() - began
+            # Images and sounds are not kept: their places are enough to name them.
+            examples += [
+                each if isinstance(each.content, str) else each._replace(content="")
+                for each in window
+            ]
         if not examples:
-            raise DataError(f"{files.paths[0]}: there are no labelled texts to evaluate on")
+            raise DataError(
+                f"{self.files.paths[0]}: there are no labelled {self.kind.unit} to evaluate on"
+            )
         gold = np.zeros((len(examples), len(classifier.classes)), dtype=np.int64)
         for row, example in enumerate(examples):
             for label in example.labels:
-                gold[row, classifier.tokenizer.label_id(label, example.place)] = 1
-        return cls(
-            examples=examples,
-            gold=gold,
-            classes=classifier.classes,
-            is_multi_label=classifier.is_multi_label,
-            left_out=tuple(report.lines("texts")),
-        )
+                gold[row, classifier.names.label_id(label, example.place)] = 1
+        names = [(run, classifier.name)]
+        if baseline is not None:
+            names.append((baseline.name, baseline.name))
+        return [
+            self._scored(examples, gold, np.concatenate(part), name, weights, taken, report)
+            for part, (name, weights), taken in zip(parts, names, seconds, strict=True)
+        ]
 
-    def classified_by(
-        self, answering: _Answering, *, run: str, on_progress: Progress = lambda *_: None
+    def _scored(
+        self,
+        examples: list[Labelled],
+        gold: NDArray[np.int64],  # [N, C]: 1 for each class that an example is in
+        probabilities: NDArray[np.float64],  # [N, C]
+        run: str,
+        weights: str,
+        seconds: float,
+        report: LineReport,
     ) -> RunClasses:
-        """Classify the texts, and score the answers."""
-        began, parts = time.perf_counter(), []
-        for start in range(0, len(self.examples), _WINDOW):
-            on_progress(f"classifying with {Path(run).name}", start, len(self.examples))
-            window = [example.text for example in self.examples[start : start + _WINDOW]]
-            parts.append(answering.probabilities(window))
-        seconds = time.perf_counter() - began
-        probabilities = np.concatenate(parts)
+        classes = self.classifier.classes
         is_right: tuple[bool, ...] = ()
         mistakes: tuple[Mistake, ...] = ()
-        if self.is_multi_label:
-            scores = score_labels(self.gold, probabilities, self.classes)
+        if self.classifier.is_multi_label:
+            scores = score_labels(gold, probabilities, classes)
         else:
             answers = probabilities.argmax(1)
-            is_right = tuple((self.gold[np.arange(len(answers)), answers] > 0).tolist())
-            scores = score_classes(self.gold.argmax(1), probabilities, self.classes)
-            mistakes = self._mistakes(is_right, answers, probabilities)
+            is_right = tuple((gold[np.arange(len(answers)), answers] > 0).tolist())
+            scores = score_classes(gold.argmax(1), probabilities, classes)
+            mistakes = _most_confident(examples, is_right, answers, probabilities, classes)
         return RunClasses(
             run=run,
-            weights=answering.name,
+            weights=weights,
             scores=scores,
             mistakes=mistakes,
-            texts=len(self.examples),
+            examples=len(examples),
+            unit=self.kind.unit,
             seconds=seconds,
-            left_out=self.left_out,
+            left_out=tuple(report.lines(self.kind.unit)),
             is_right=is_right,
         )
 
-    def _mistakes(
-        self,
-        is_right: tuple[bool, ...],
-        answers: NDArray[np.int64],
-        probabilities: NDArray[np.float64],
-    ) -> tuple[Mistake, ...]:
-        wrong = [row for row, right in enumerate(is_right) if not right]
-        wrong.sort(key=lambda row: -probabilities[row, answers[row]])
-        return tuple(
-            Mistake(
-                text=self.examples[row].text,
-                place=self.examples[row].place,
-                gold=self.examples[row].labels[0],
-                found=self.classes[answers[row]],
-                probability=float(probabilities[row, answers[row]]),
-            )
-            for row in wrong[:_MOST_MISTAKES]
+
+def _most_confident(
+    examples: list[Labelled],
+    is_right: tuple[bool, ...],
+    answers: NDArray[np.int64],
+    probabilities: NDArray[np.float64],
+    classes: tuple[str, ...],
+) -> tuple[Mistake, ...]:
+    wrong = [row for row, right in enumerate(is_right) if not right]
+    wrong.sort(key=lambda row: -probabilities[row, answers[row]])
+    return tuple(
+        Mistake(
+            text=examples[row].content,
+            place=examples[row].place,
+            gold=examples[row].labels[0],
+            found=classes[answers[row]],
+            probability=float(probabilities[row, answers[row]]),
         )
+        for row in wrong[:_MOST_MISTAKES]
+    )
 
 
 def _verdict(run: RunClasses, baseline: RunClasses) -> str:
@@ -253,8 +274,8 @@ def _mistakes(run: RunClasses) -> str:
     lines = ["most confident mistakes:"]
     for each in run.mistakes:
         text = each.text if len(each.text) <= _LONGEST_SHOWN else f"{each.text[:_LONGEST_SHOWN]}…"
+        said = f": {text}" if text else ""
         lines.append(
-            f"  {100 * each.probability:5.1f} % {each.found}, but {each.gold} "
-            f"({each.place}): {text}"
+            f"  {100 * each.probability:5.1f} % {each.found}, but {each.gold} ({each.place}){said}"
         )
     return "\n".join(map(visible, lines))

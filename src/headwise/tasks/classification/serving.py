@@ -1,12 +1,18 @@
-"""A classifier on the server: POST /v1/classify."""
+"""Classifiers on the server: POST /v1/classify, with texts or with files."""
 
 from pathlib import Path
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from headwise.errors import RequestError
-from headwise.tasks.classification.classifier import Classifier
+from headwise.errors import DataError, RequestError
+from headwise.tasks.classification.classifier import Classification, Classifier
+from headwise.tasks.classification.encoders import Encoded
 from headwise.tasks.panel import Panel
+from headwise.tasks.tracing import data_uri
+
+_MOST_POSITIONS = 2_000
+"""Of an image or a sound whose attention is sent."""
 
 _MOST_TEXTS = 256
 """Of a request: the server computes nothing else meanwhile."""
@@ -30,13 +36,33 @@ class ClassProbability(BaseModel):
 
 
 class ClassifiedText(BaseModel):
-    """What a text is."""
+    """What a text, an image or a sound is."""
 
     labels: list[str] = Field(
-        description="The most probable class; or all that are, where a text may have several."
+        description="The most probable class; or all that are, where there may be several."
     )
     classes: list[ClassProbability] = Field(description="The most probable classes.")
-    is_cut: bool = Field(description="Whether the text is longer than what is read.")
+    is_cut: bool = Field(description="Whether there is more of it than is read.")
+
+
+class PictureRead(BaseModel):
+    """An image or a sound as the model reads it."""
+
+    kind: Literal["image", "sound"]
+    png: str = Field(description="A data URI.")
+    rows: int = Field(description="Of the fields over it that the model reads one by one.")
+    columns: int
+    attention: list[float] = Field(
+        description="For each field, row by row, how much the last layer attends to it: of the "
+        "class token or, where the answer is a mean of all positions, on average; the mean of the "
+        "heads."
+    )
+
+
+class ClassifiedFile(ClassifiedText):
+    """What an image or a sound is."""
+
+    picture: PictureRead | None = None
 
 
 class ClassifyAnswer(BaseModel):
@@ -46,23 +72,43 @@ class ClassifyAnswer(BaseModel):
     texts: list[ClassifiedText]
 
 
-class ServedClassifier:
+class FilesRequest(BaseModel):
+    """Files to classify, as parts of the form with names of files, and what else is asked for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    model: str | None = Field(None, description="A name of /v1/tasks; by default the first.")
+    top: int = Field(3, ge=1, le=100, description="How many classes with their probabilities.")
+    picture: bool = Field(False, description="Whether to send what the model reads, as a picture.")
+
+
+class FilesAnswer(BaseModel):
+    """The classes of each file."""
+
+    files: list[ClassifiedFile]
+
+
+class _Loads:
+    verb = "classify"
+
+    def load(self, run: Path, checkpoint: str | None, device: str) -> Classifier:
+        """Load a run."""
+        return Classifier.load(run, checkpoint=checkpoint, device=device)
+
+
+class ServedTexts(_Loads):
     """Classifies texts."""
 
-    verb = "classify"
     request, answer = ClassifyRequest, ClassifyAnswer
     panel = Panel(
         title="Classify a text",
         label="Text",
         button="Classify",
         field="q",
-        result="text",
+        result="texts",
+        kind="classes",
         live=True,
     )
-
-    def load(self, run: Path, checkpoint: str | None, device: str) -> Classifier:
-        """Load a run."""
-        return Classifier.load(run, checkpoint=checkpoint, device=device)
 
     def texts(self, asked: ClassifyRequest) -> list[str]:
         """Return the texts."""
@@ -76,19 +122,90 @@ class ServedClassifier:
         found = classifier.classify(texts, top=asked.top)
         lines = [f"{each.label}: {100 * each.probability:.1f} %" for each in found[0].answers]
         return ClassifyAnswer(
-            text="\n".join(lines),
-            texts=[
-                ClassifiedText(
-                    labels=list(each.labels),
-                    classes=[
-                        ClassProbability(label=answer.label, probability=answer.probability)
-                        for answer in each.answers
-                    ],
-                    is_cut=each.is_cut,
-                )
-                for each in found
-            ],
+            text="\n".join(lines), texts=[ClassifiedText(**_fields(each)) for each in found]
         )
 
 
-SERVED = ServedClassifier()
+class ServedFiles(_Loads):
+    """Classifies images or sounds."""
+
+    request, answer = FilesRequest, FilesAnswer
+
+    def __init__(self, unit: str, panel: Panel) -> None:
+        self.unit, self.panel = unit, panel
+
+    def decode(self, classifier: Classifier, content: bytes) -> Encoded:
+        """Decode an image or a sound, to patches or frames."""
+        try:
+            return classifier.encoder.encode(classifier.encoder.given(content))
+        except DataError as error:
+            raise RequestError(str(error)) from error
+
+    def handle_files(
+        self, classifier: Classifier, asked: FilesRequest, files: list[Encoded]
+    ) -> FilesAnswer:
+        """Classify the files."""
+        found = classifier.classify(files, top=asked.top)
+        return FilesAnswer(
+            files=[
+                ClassifiedFile(
+                    **_fields(each), picture=_picture(classifier, file) if asked.picture else None
+                )
+                for file, each in zip(files, found, strict=True)
+            ]
+        )
+
+
+def _fields(found: Classification) -> dict[str, Any]:
+    return {
+        "labels": list(found.labels),
+        "classes": [
+            ClassProbability(label=answer.label, probability=answer.probability)
+            for answer in found.answers
+        ],
+        "is_cut": found.is_cut,
+    }
+
+
+def _picture(classifier: Classifier, file: Encoded) -> PictureRead:
+    pair = classifier.trace(file, most_tokens=_MOST_POSITIONS)
+    assert pair.picture is not None
+    weights = pair.trace.encoder.self_attention[-1][0].double().mean(0)  # [S, S]
+    is_mean = classifier.config.model.pooling == "mean"
+    seen = (weights.mean(0) if is_mean else weights[0])[1:]  # Without the class token.
+    return PictureRead(
+        kind=pair.picture.kind,
+        png=data_uri(pair.picture.png),
+        rows=pair.picture.rows,
+        columns=pair.picture.columns,
+        attention=[round(each, 4) for each in seen.tolist()],
+    )
+
+
+TEXT = ServedTexts()
+IMAGES = ServedFiles(
+    "images",
+    Panel(
+        title="Classify an image",
+        label="Image",
+        button="Choose an image",
+        field="file",
+        input="image",
+        result="files",
+        kind="classes",
+        fields={"picture": True},
+    ),
+)
+AUDIO = ServedFiles(
+    "sounds",
+    Panel(
+        title="Classify a sound",
+        label="Sound",
+        button="Choose a sound",
+        field="file",
+        input="sound",
+        result="files",
+        kind="classes",
+        fields={"picture": True},
+    ),
+)

@@ -1,4 +1,4 @@
-"""Classification as training sees it."""
+"""Classification as training sees it, of each kind of input."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from headwise.config import ClassificationConfig, Vocab, task_row
+from headwise.config import AnyConfig, Vocab
 from headwise.data import TokenShards
 from headwise.data.batches import Field, Rows, on_device, padded
+from headwise.data.shards import Packed
 from headwise.data.tokenizer import has_stream, load_stream
 from headwise.errors import ConfigError, DataError
 from headwise.evaluation import score_classes, score_labels
@@ -17,45 +18,52 @@ from headwise.files import Folder
 from headwise.model.batch import check_ids
 from headwise.model.classifier import class_probabilities
 from headwise.runs.directory import RunDirectory
+from headwise.tasks.classification import audio, images, inputs, text
+from headwise.tasks.classification.classes import LABEL, Classes
 from headwise.tasks.classification.classifier import Classifier
+from headwise.tasks.classification.encoders import InputKind
 from headwise.tasks.classification.files import LabelledFiles
-from headwise.tasks.classification.inputs import labelled_files
+from headwise.tasks.classification.inputs import ClassificationInputs
 from headwise.tasks.classification.objective import ClassificationStep
-from headwise.tasks.classification.prepare import WEIGHT, ClassReport, notes, prepare_texts
+from headwise.tasks.classification.prepare import WEIGHT, ClassReport, notes, prepare_examples
 from headwise.tasks.classification.report import report_contents
+from headwise.tasks.classification.scaling import padded_vectors
 from headwise.tasks.classification.scores import ClassificationEvaluation, evaluate_runs
-from headwise.tasks.classification.tokenizer import LABEL, TEXT, ClassTokenizer
 from headwise.tasks.report import Contents
 from headwise.training.distributed import World
 from headwise.training.task import Progress, Task, ValidationData
 
-_USUAL_TOKENS = 40
+_USUAL_POSITIONS = 40
 
 
 class ClassBatch(NamedTuple):
-    """Padded ids, the weight of each text, and its class or its labels."""
+    """Padded ids or vectors, the positions and the weight of each example, and its labels."""
 
-    src: Tensor  # [B, S]
+    src: Tensor  # [B, S], or [B, S-1, W]
+    lengths: Tensor  # [B]
     weights: Tensor  # [B]
     labels: Tensor  # [B, 1] or [B, V]
 
 
 class ClassificationTask:
-    """A text in, its class out."""
+    """A text, an image or a sound in, its class out."""
 
     name = "classification"
-    fields: tuple[Field, ...] = (
-        Field(TEXT, vocab="source"),
-        Field(WEIGHT, in_budget=False),
-        Field(LABEL, vocab="target", in_budget=False),
-    )
-    unit = "texts"
-    starts_from: Mapping[str, tuple[str, ...]] = {"masked-language-model": ("head.",)}
+
+    def __init__(self, kind: InputKind, inputs: ClassificationInputs) -> None:
+        self._kind, self._inputs = kind, inputs
+        self.fields: tuple[Field, ...] = (
+            kind.field,
+            Field(WEIGHT, in_budget=False),
+            Field(LABEL, vocab="target", in_budget=False),
+        )
+        self.unit = kind.unit
+        self.starts_from = kind.starts_from
 
     def prepare(
         self,
         source: LabelledFiles,
-        config: ClassificationConfig,
+        config: AnyConfig,
         directory: Path,
         *,
         valid: LabelledFiles | None,
@@ -64,34 +72,35 @@ class ClassificationTask:
         tokenizer_from: Folder | None,
         on_progress: Progress,
     ) -> ClassReport:
-        """Learn subwords and list the classes, or use another run's, and encode the texts."""
-        tokenizer = subwords = None
+        """List the classes and learn to read examples, or do as another run does; and encode."""
+        trained = subwords = None
         if tokenizer_from is not None and has_stream(tokenizer_from, LABEL):
-            tokenizer = ClassTokenizer.load(tokenizer_from)
+            trained = self._kind.load(tokenizer_from, config.data), Classes.load(tokenizer_from)
         elif tokenizer_from is not None:
-            subwords = load_stream(tokenizer_from, TEXT)
-        return prepare_texts(
+            subwords = load_stream(tokenizer_from, self._kind.stream)
+        return prepare_examples(
             source,
             config,
             directory,
+            self._kind,
             valid=valid,
             lenient=lenient,
-            tokenizer=tokenizer,
+            trained=trained,
             subwords=subwords,
             on_progress=on_progress,
         )
 
     def origin(self, train: TokenShards) -> dict[str, Any]:
-        """Return how many texts there are."""
-        return {"train_texts": len(train)}
+        """Return how many examples there are."""
+        return {"train_examples": len(train)}
 
-    def vocab(self, config: ClassificationConfig, folder: Folder | None) -> Vocab:
-        """Read how many subwords and classes there are."""
+    def vocab(self, config: AnyConfig, folder: Folder | None) -> Vocab:
+        """Read how many subwords there are, or how wide vectors are; and how many classes."""
         if folder is None:
-            return task_row(self.name).vocab(config)
-        return ClassTokenizer.load(folder).vocab
+            return config.row.vocab(config)
+        return self._kind.load(folder, config.data).vocab(len(Classes.load(folder)))
 
-    def objective(self, model: nn.Module, config: ClassificationConfig) -> ClassificationStep:
+    def objective(self, model: nn.Module, config: AnyConfig) -> ClassificationStep:
         """Predict the class, or every label."""
         return ClassificationStep(
             model,
@@ -99,10 +108,14 @@ class ClassificationTask:
             is_multi_label=config.data.multi_label,
         )
 
+    def augment(self, rows: Rows, config: AnyConfig, key: tuple[int, int]) -> Rows:
+        """Change images or sounds at random, if the config says so."""
+        stream = self._kind.stream
+        return {**rows, stream: self._kind.augmented(rows[stream], config.data, key)}
+
     def collate(self, rows: Rows, vocab: Vocab, key: tuple[int, int]) -> ClassBatch:
-        """Pad texts, and check them and their labels."""
-        src = padded(rows[TEXT], pad=vocab.pad)
-        check_ids(TEXT, src, vocab.source_size, vocab)
+        """Pad examples, and check them and their labels."""
+        src, positions = self._padded(rows[self._kind.stream], vocab)
         labels, lengths = rows[LABEL]
         width, classes = int(lengths[0]), vocab.target_size
         most = classes if width == 1 else 2
@@ -113,28 +126,47 @@ class ClassificationTask:
         weights, _ = rows[WEIGHT]
         return ClassBatch(
             src=src,
+            lengths=positions,
             weights=torch.from_numpy(weights.reshape(-1)),
             labels=torch.from_numpy(labels.astype("int64").reshape(-1, width)),
         )
 
-    def example_batch(
-        self, config: ClassificationConfig, vocab: Vocab, tokens: int
-    ) -> tuple[Tensor, ...]:
-        """Make up texts of a usual length."""
-        length = min(_USUAL_TOKENS, config.data.longest)
+    def _padded(self, packed: Packed, vocab: Vocab) -> tuple[Tensor, Tensor]:
+        values, lengths = packed
+        if vocab.source_width:
+            if values.ndim != 2 or values.shape[1] != vocab.source_width:
+                raise DataError(
+                    f"the {self.unit} have vectors of shape {list(values.shape[1:])}, and the "
+                    f"model reads {vocab.source_width:,} floats: prepare the data anew"
+                )
+            return padded_vectors(packed)
+        src = padded(packed, pad=vocab.pad)
+        check_ids(self._kind.stream, src, vocab.source_size, vocab)
+        return src, torch.from_numpy(lengths)
+
+    def example_batch(self, config: AnyConfig, vocab: Vocab, tokens: int) -> tuple[Tensor, ...]:
+        """Make up examples of a usual length."""
+        length = config.data.longest
+        if config.row.input != "images":
+            length = min(_USUAL_POSITIONS, length)
         count = max(1, tokens // length)
-        first = max(vocab.pad, vocab.unk, vocab.bos, vocab.eos) + 1
-        ids = torch.arange(count * length).view(count, length) % (vocab.source_size - first)
+        if vocab.source_width:
+            src = torch.zeros(count, length - 1, vocab.source_width)
+        else:
+            first = max(vocab.pad, vocab.unk, vocab.bos, vocab.eos) + 1
+            src = torch.arange(count * length).view(count, length) % (vocab.source_size - first)
+            src = src + first
         width = vocab.target_size if config.data.multi_label else 1
         return ClassBatch(
-            src=ids + first,
+            src=src,
+            lengths=torch.full((count,), length),
             weights=torch.ones(count),
             labels=torch.zeros(count, width, dtype=torch.long),
         )
 
-    def evaluator(self, data: ValidationData, config: ClassificationConfig) -> "ClassEvaluator":
+    def evaluator(self, data: ValidationData, config: AnyConfig) -> "ClassEvaluator":
         """Measure the accuracy, or the F1 of labels."""
-        return ClassEvaluator(data, config, self)
+        return ClassEvaluator(data, config, self, self._kind)
 
     def predictor(self, run: Path, *, checkpoint: str | None = None) -> Classifier:
         """Load a run as a Classifier."""
@@ -148,7 +180,9 @@ class ClassificationTask:
         on_progress: Progress,
     ) -> Contents:
         """Describe a run for its report."""
-        return report_contents(run, predictor, values, on_progress)
+        return report_contents(
+            run, predictor, self._kind, self._inputs.files(values), values, on_progress
+        )
 
     def evaluate(
         self,
@@ -159,15 +193,16 @@ class ClassificationTask:
         overrides: Sequence[str],
         on_progress: Progress,
     ) -> ClassificationEvaluation:
-        """Measure runs on the texts that --table names."""
-        files = labelled_files(values, "table")
+        """Measure runs on the labelled files that the options name."""
+        files = self._inputs.files(values)
         if files is None:
-            raise ConfigError("give the labelled texts to evaluate on with --table")
+            raise ConfigError(f"give what to evaluate on: {self._inputs.needed}")
         if overrides:
             raise ConfigError("a classifier has no [decode] settings to change with --set")
         return evaluate_runs(
             runs,
             files,
+            kind=self._kind,
             checkpoint=checkpoint,
             with_baseline=bool(values.get("baseline")),
             on_progress=on_progress,
@@ -175,12 +210,16 @@ class ClassificationTask:
 
 
 class ClassEvaluator:
-    """Validation texts, all of which are classified at each validation."""
+    """Validation examples, all of which are classified at each validation."""
 
     def __init__(
-        self, data: ValidationData, config: ClassificationConfig, task: ClassificationTask
+        self,
+        data: ValidationData,
+        config: AnyConfig,
+        task: ClassificationTask,
+        kind: InputKind,
     ) -> None:
-        for key, value in notes(config.data).items():
+        for key, value in notes(config.data, kind).items():
             if data.shards.notes.get(key) != value:
                 raise DataError(
                     f"{data.shards.directory}: not prepared with data.{key} = {value!r}: "
@@ -211,8 +250,8 @@ class ClassEvaluator:
             for examples in self._data.batches.epoch(0):
                 rows = self._data.batches.read(examples)
                 batch = self._task.collate(rows, self._vocab, (0, 0))
-                src, _, labels = on_device(batch, device)
-                scores = model(src)
+                src, lengths, _, labels = on_device(batch, device)
+                scores = model(src, lengths)
                 found.append(class_probabilities(scores, is_multi_label=self._is_multi_label).cpu())
                 gold.append(labels.cpu())
         names = [""] * self._vocab.target_size
@@ -224,4 +263,6 @@ class ClassEvaluator:
         return [100 * scored.micro_f1, 100 * scored.macro_f1]
 
 
-TASK: Task = ClassificationTask()
+TEXT: Task = ClassificationTask(text.TEXT, inputs.TEXT)
+IMAGES: Task = ClassificationTask(images.IMAGES, inputs.IMAGES)
+AUDIO: Task = ClassificationTask(audio.AUDIO, inputs.AUDIO)

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from headwise.config import MaskedLanguageModelConfig, Vocab, task_row
+from headwise.config import MaskedLanguageModelConfig, Vocab
 from headwise.data import TokenShards
 from headwise.data.batches import Field, Rows
 from headwise.errors import ConfigError, DataError
@@ -85,7 +85,7 @@ class MaskedLanguageModelTask:
     def vocab(self, config: MaskedLanguageModelConfig, folder: Folder | None) -> Vocab:
         """Read the size of the vocabulary and the id of the mask."""
         if folder is None:
-            return task_row(self.name).vocab(config)
+            return config.row.vocab(config)
         return MaskTokenizer.load(folder).vocab
 
     def objective(self, model: nn.Module, config: MaskedLanguageModelConfig) -> TrainingStep:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from headwise.config import ParsingConfig, Vocab, task_row
+from headwise.config import ParsingConfig, Vocab
 from headwise.data import TokenShards
 from headwise.data.batches import Field, Rows, padded
 from headwise.data.pairs import collate_pairs
@@ -97,7 +97,7 @@ class ParsingTask:
     def vocab(self, config: ParsingConfig, folder: Folder | None) -> Vocab:
         """Read the sizes of both vocabularies."""
         if folder is None:
-            return task_row(self.name).vocab(config)
+            return config.row.vocab(config)
         return TreeTokenizer.load(folder).vocab
 
     def objective(self, model: nn.Module, config: ParsingConfig) -> TrainingStep:

@@ -11,7 +11,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from headwise.config import AnyConfig, ModelConfig, Vocab, task_row
+from headwise.config import AnyConfig, ModelConfig, Vocab
 from headwise.model import build_model
 from headwise.tasks.table import load_task
 from headwise.training.task import Task
@@ -45,8 +45,8 @@ def count_training_flops(config: AnyConfig, vocab: Vocab, tokens: int) -> tuple[
 
     Return the count and the shape of the batch: its pairs, and the length of either side.
     """
-    task: Task = load_task(config.task)
-    model = build_model(config.model, vocab, task_row(config.task).assembly)
+    task: Task = load_task(config)
+    model = build_model(config.model, vocab, config.row.assembly)
     objective = task.objective(model, config)
     batch: tuple[Any, ...] = task.example_batch(config, vocab, tokens)
     # The loss adds to a gradient in place, which torch's counter does not know.

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from headwise.config import AnyConfig, ModelConfig, Vocab, task_row
+from headwise.config import AnyConfig, ModelConfig, Vocab
 from headwise.errors import ConfigError
 from headwise.machine import num_cores
 from headwise.recipes import load_recipe
@@ -133,7 +133,7 @@ def _recipe_cost(name: str, rate: float) -> Cost:
         target_tokens=tokens,
         hardware_flops=None if minutes is None else 60 * minutes * seconds,
         hardware="" if minutes is None else hardware,
-        **_sizes(config, task_row(config.task).vocab(config)),
+        **_sizes(config, config.row.vocab(config)),
     )
 
 
@@ -150,7 +150,7 @@ def _run_cost(run: RunDirectory, rate: float) -> Cost:
     )
     valid = [line for line in metrics if line.get("kind") == "valid"]
     minutes: float = lines[-1]["minutes"]
-    vocab = load_task(config.task).vocab(config, run.folder)
+    vocab = load_task(config).vocab(config, run.folder)
     return Cost(
         name=str(run.path),
         minutes=minutes,

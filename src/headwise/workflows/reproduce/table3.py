@@ -216,7 +216,7 @@ def _steps(base: Config, data: Path, tokens: int) -> tuple[int, float, int]:
 
     Rows have the same batches in the same order, so that equal updates are equal tokens.
     """
-    batches = training_batches(TokenShards(data / "train"), base, load_task(base.task))
+    batches = training_batches(TokenShards(data / "train"), base, load_task(base))
     updates = sum(1 for _ in batches.epoch(0)) / base.train.accumulate
     update = batches.target_tokens / updates
     return max(1, round(tokens / update)), update, batches.target_tokens

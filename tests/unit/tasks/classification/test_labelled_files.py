@@ -3,6 +3,7 @@
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,6 +11,7 @@ from headwise.config import ClassificationDataConfig
 from headwise.data import LineReport
 from headwise.errors import DataError
 from headwise.tasks.classification.files import LabelledFiles, read_examples
+from headwise.tasks.classification.text import TEXT
 
 ONE = ClassificationDataConfig()
 SEVERAL = ClassificationDataConfig(multi_label=True, label_separator="|")
@@ -21,10 +23,11 @@ def read(
     path: Path, data: ClassificationDataConfig = ONE, *, lenient: bool = False
 ) -> tuple[Found, LineReport]:
     is_table = path.is_file() and not path.name.startswith("lines")
-    columns = {"text_column": "text", "label_column": "label"} if is_table else {}
+    columns: dict[str, Any] = {"column": "text", "label_column": "label"} if is_table else {}
     report = LineReport()
     files = LabelledFiles.of(path, **columns)
-    found = [(e.text, e.labels) for e in read_examples(files, data, lenient=lenient, report=report)]
+    examples = read_examples(files, data, TEXT, lenient=lenient, report=report)
+    found = [(each.content, each.labels) for each in examples]
     return found, report
 
 
@@ -115,9 +118,9 @@ def test_lenient_leaves_out_what_cannot_be_read(tmp_path: Path) -> None:
 
 def test_columns_and_folders_are_checked(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="name the column with --label-column"):
-        LabelledFiles.of(tmp_path / "t.csv", text_column="text")
+        LabelledFiles.of(tmp_path / "t.csv", column="text")
     with pytest.raises(DataError, match=r"--text-column 'text': .*lines\.txt is no table"):
-        LabelledFiles.of(tmp_path / "lines.txt", text_column="text")
+        LabelledFiles.of(tmp_path / "lines.txt", column="text")
     with pytest.raises(DataError, match="has no sub-folders: give one for each class"):
         read(tmp_path)
     (tmp_path / "a").mkdir()

@@ -12,15 +12,16 @@ import torch.nn.functional as F
 from headwise.config import ClassificationConfig, Config, Vocab
 from headwise.data import TokenShards
 from headwise.data.shards import Packed
-from headwise.data.tokenizer import save_streams
+from headwise.data.tokenizer import load_stream, save_streams
 from headwise.errors import ConfigError, DataError, RequestError
 from headwise.model import build_model
+from headwise.tasks.classification.classes import Classes
 from headwise.tasks.classification.classifier import Classifier
 from headwise.tasks.classification.files import LabelledFiles
 from headwise.tasks.classification.objective import ClassificationStep
-from headwise.tasks.classification.prepare import ClassReport, prepare_texts
-from headwise.tasks.classification.task import TASK
-from headwise.tasks.classification.tokenizer import ClassTokenizer
+from headwise.tasks.classification.prepare import ClassReport, prepare_examples
+from headwise.tasks.classification.task import TEXT as TEXT_TASK
+from headwise.tasks.classification.text import TEXT
 from headwise.workflows.train import train
 from tests.small_runs import small_class_config, write_labelled
 
@@ -35,13 +36,13 @@ def prepared(
     lenient: bool = False,
 ) -> ClassReport:
     config: ClassificationConfig = small_class_config(*changes)
-    return prepare_texts(files, config, directory, valid=valid, lenient=lenient)
+    return prepare_examples(files, config, directory, TEXT, valid=valid, lenient=lenient)
 
 
 def labelled(path: Path, rows: list[tuple[str, str]]) -> LabelledFiles:
     lines = ["text,label", *(f"{text},{label}" for text, label in rows)]
     path.write_text("\n".join(lines) + "\n")
-    return LabelledFiles.of(path, text_column="text", label_column="label")
+    return LabelledFiles.of(path, column="text", label_column="label")
 
 
 def test_texts_are_classified(trained_classifier: Path) -> None:
@@ -101,21 +102,18 @@ def test_preparation_counts_and_holds_out_by_text(tmp_path: Path) -> None:
     rows = [(f"text {number % 50}", "xy"[number % 2]) for number in range(200)] + [("rare", "z")]
     report = prepared(labelled(tmp_path / "t.csv", rows), tmp_path / "data")
     assert report.classes == {"x": 100, "y": 100, "z": 1}
-    assert report.train_texts + report.valid_texts == 201
-    assert 0 < report.valid_texts <= 60
-    tokenizer = ClassTokenizer.load(tmp_path / "data")
+    assert report.train_examples + report.valid_examples == 201
+    assert 0 < report.valid_examples <= 60
+    subwords = load_stream(tmp_path / "data", "text")
     parts = [TokenShards(tmp_path / "data" / part) for part in ("train", "valid")]
     texts = [
-        {
-            tokenizer.subwords.decode(part.sequence("text", n).tolist()[1:-1])
-            for n in range(len(part))
-        }
+        {subwords.decode(part.sequence("text", n).tolist()[1:-1]) for n in range(len(part))}
         for part in parts
     ]
     assert not texts[0] & texts[1]
     lines = report.lines()
     assert lines[1] == "classes: x 100, y 100, z 1"
-    assert "classes of a single text, which are hardly learned: z" in lines
+    assert "classes of a single example, hardly learned: z" in lines
     stored = json.loads((tmp_path / "data" / "report.json").read_text())
     assert stored["classes"] == report.classes
 
@@ -123,18 +121,18 @@ def test_preparation_counts_and_holds_out_by_text(tmp_path: Path) -> None:
 def test_classes_that_are_numbers_are_in_their_order(tmp_path: Path) -> None:
     rows = [(f"text number {number}", str(number % 12)) for number in range(240)]
     prepared(labelled(tmp_path / "t.csv", rows), tmp_path / "data")
-    assert ClassTokenizer.load(tmp_path / "data").classes == tuple(map(str, range(12)))
+    assert Classes.load(tmp_path / "data").names == tuple(map(str, range(12)))
 
 
 def test_labels_that_training_lacks_are_faults(tmp_path: Path) -> None:
     files = labelled(tmp_path / "t.csv", [(f"text {n}", "xy"[n % 2]) for n in range(100)])
     valid = labelled(tmp_path / "v.csv", [("a", "x"), ("b", "new")])
-    with pytest.raises(DataError, match=r"v\.csv:3: the label 'new' is not in the training texts"):
+    with pytest.raises(DataError, match=r"v\.csv:3: the label 'new' is not in the training data"):
         prepared(files, tmp_path / "data", valid=valid)
     assert not (tmp_path / "data").exists()
     report = prepared(files, tmp_path / "data", valid=valid, lenient=True)
-    assert (report.train_texts, report.valid_texts) == (100, 1)
-    assert report.valid.dropped["a label that the training texts lack"] == 1
+    assert (report.train_examples, report.valid_examples) == (100, 1)
+    assert report.valid.dropped["a label that the training data lacks"] == 1
 
 
 @pytest.mark.parametrize(
@@ -182,10 +180,10 @@ def test_balanced_weights_give_all_classes_the_same_sum(tmp_path: Path) -> None:
 def test_a_table_of_classes_is_checked(
     trained_classifier: Path, tmp_path: Path, table: object, message: str
 ) -> None:
-    subwords = ClassTokenizer.load(trained_classifier).subwords
+    subwords = load_stream(trained_classifier, "text")
     save_streams(tmp_path, {"text": subwords}, {"label": table})
     with pytest.raises(DataError, match=rf"label\.json: {message}"):
-        ClassTokenizer.load(tmp_path)
+        Classes.load(tmp_path)
 
 
 def step(*, smoothing: float = 0.0, is_multi_label: bool = False) -> ClassificationStep:
@@ -195,6 +193,7 @@ def step(*, smoothing: float = 0.0, is_multi_label: bool = False) -> Classificat
     return ClassificationStep(model, label_smoothing=smoothing, is_multi_label=is_multi_label)
 
 
+LENGTHS = torch.full((5,), 7)
 SRC = torch.randint(4, 30, (5, 7), generator=torch.Generator().manual_seed(2))
 
 
@@ -202,7 +201,7 @@ SRC = torch.randint(4, 30, (5, 7), generator=torch.Generator().manual_seed(2))
 def test_the_loss_is_torchs_cross_entropy() -> None:
     labels, weights = torch.tensor([[0], [3], [1], [1], [2]]), torch.tensor([1.0, 2, 0.5, 1, 3])
     objective = step(smoothing=0.1)
-    sums, count = objective(SRC, weights, labels)
+    sums, count = objective(SRC, LENGTHS, weights, labels)
     scores = objective.model(SRC)
     # Ours spreads the mass over the other classes, torch over all.
     each = F.cross_entropy(scores, labels[:, 0], label_smoothing=0.1 * 4 / 3, reduction="none")
@@ -214,13 +213,13 @@ def test_the_loss_is_torchs_cross_entropy() -> None:
 @pytest.mark.usefixtures("double")
 def test_the_loss_of_several_labels_is_torchs_binary_cross_entropy() -> None:
     labels = torch.tensor([[0, 1, 1, 0], [0, 0, 0, 0], [1, 1, 1, 1], [1, 0, 0, 0], [0, 0, 0, 1]])
-    sums, count = (objective := step(is_multi_label=True))(SRC, torch.ones(5), labels)
+    sums, count = (objective := step(is_multi_label=True))(SRC, LENGTHS, torch.ones(5), labels)
     scores = objective.model(SRC)
     expected = F.binary_cross_entropy(scores.sigmoid(), labels.double(), reduction="sum")
     torch.testing.assert_close(sums.smoothed, expected)
     torch.testing.assert_close(sums.nll, expected.detach())
     assert int(count) == 20
-    smoothed, _ = step(smoothing=0.2, is_multi_label=True)(SRC, torch.ones(5), labels)
+    smoothed, _ = step(smoothing=0.2, is_multi_label=True)(SRC, LENGTHS, torch.ones(5), labels)
     assert float(smoothed.smoothed.detach()) != pytest.approx(float(sums.smoothed.detach()))
 
 
@@ -234,7 +233,7 @@ def test_batches_with_labels_of_another_run_are_refused() -> None:
     ):
         packed: Packed = (np.array(labels), np.array(lengths))
         with pytest.raises(DataError, match="the labels are not those of 4 classes"):
-            TASK.collate({"text": texts, "weight": weights, "label": packed}, VOCAB, (1, 0))
+            TEXT_TASK.collate({"text": texts, "weight": weights, "label": packed}, VOCAB, (1, 0))
 
 
 def test_several_labels_are_learned(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from headwise.data.wheels import WheelFile
-from headwise.workflows import demo_questions
+from headwise.workflows import demo_classes, demo_questions
 from tests.conftest import Headwise
 from tests.fake_wheel import write_wheel
 from tests.small_runs import CLASS_SETTINGS
@@ -73,7 +73,7 @@ def test_from_questions_to_a_score_and_again(
     assert (train.count("\n"), test.count("\n")) == (401, 501)
     assert test.splitlines()[-1].rpartition(" ")[0].endswith(", 899")
 
-    monkeypatch.setattr(demo_questions, "train", None)  # Training and the download would fail.
+    monkeypatch.setattr(demo_classes, "train", None)  # Training and the download would fail.
     monkeypatch.setattr(demo_questions, "fetch", None)
     code, again, errors = demo()
     assert code == 0, errors

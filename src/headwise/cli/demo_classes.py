@@ -1,9 +1,10 @@
-"""`headwise demo --task questions`: train a classifier within minutes and ask it."""
+"""`headwise demo --task questions`, `digits` and `speech`: train a classifier, and ask it."""
 
 import shlex
 import sys
 import time
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,13 +15,13 @@ from headwise.cli.watch import watch
 from headwise.durations import duration
 
 if TYPE_CHECKING:
-    from headwise.workflows.demo_questions import QuestionsReport
+    from headwise.workflows.demo_classes import ClassDemoReport
 
-HELP = "Enter classifies a question; an empty line ends."
-EXAMPLE = "For example: Who discovered radium?"
+HELP = "Enter classifies it; an empty line ends."
 
 
-def questions_demo(
+def class_demo(
+    name: str,
     run: Path | None,
     *,
     minutes: float | None,
@@ -28,13 +29,16 @@ def questions_demo(
     fresh: bool,
     began: float,
 ) -> None:
-    """Train, test, show ten questions, and classify what is typed."""
-    from headwise.workflows.demo_questions import evaluate_questions_demo, train_questions_demo
+    """Train, test, show ten examples, and classify what is typed."""
+    from headwise.workflows.demo_classes import evaluate_class_demo, train_class_demo
+
+    demo = import_module(f"headwise.workflows.demo_{name}").DEMO
 
     try:
         with watch() as watcher:
             demo_watch = DemoWatch(watcher, width())
-            training = train_questions_demo(
+            training = train_class_demo(
+                demo,
                 run,
                 minutes=minutes,
                 overrides=overrides,
@@ -44,7 +48,7 @@ def questions_demo(
                 on_progress=watcher.progress,
             )
             after_training(training, demo_watch)
-            report = evaluate_questions_demo(training, on_progress=watcher.progress)
+            report = evaluate_class_demo(demo, training, on_progress=watcher.progress)
     except KeyboardInterrupt:
         show("stopped: what is done is kept, and the same command resumes from there")
         raise SystemExit(130) from None
@@ -52,15 +56,15 @@ def questions_demo(
     if sys.stdin.isatty() and sys.stdout.isatty():
         from headwise.cli.prompt import classify_lines
 
-        show_styled(f"\n{heading('Your turn')}\n{filled(EXAMPLE)}\n{filled(HELP)}")
+        show_styled(f"\n{heading('Your turn')}\n{filled(demo.try_out)}\n{filled(HELP)}")
         classify_lines(report.classifier)
 
 
-def report_text(report: "QuestionsReport", *, seconds: float) -> str:
+def report_text(report: "ClassDemoReport", *, seconds: float) -> str:
     """Format the report, `seconds` after the command started."""
     parts = [
         [heading("Score"), *_score(report)],
-        [heading(f"The first {len(report.samples)} of the questions it never saw")],
+        [heading(f"Some of the {report.demo.unit} it never saw")],
         *_samples(report),
         [heading("Measured"), *_measured(report, seconds)],
         [heading("Try next"), *_next(report)],
@@ -68,14 +72,14 @@ def report_text(report: "QuestionsReport", *, seconds: float) -> str:
     return "\n".join("\n".join([*part, ""]) for part in parts).rstrip("\n")
 
 
-def _score(report: "QuestionsReport") -> list[str]:
+def _score(report: "ClassDemoReport") -> list[str]:
     evaluation = report.evaluation
     scores = evaluation.runs[0].scores
     interval = scores.accuracy_interval
     spread = "" if interval is None else f" ± {100 * interval.margin:.1f}"
     lines = [
-        f"{100 * scores.accuracy:.1f}{spread} % of {scores.examples} questions it never saw are "
-        "put into the right class",
+        f"{100 * scores.accuracy:.1f}{spread} % of {scores.examples:,} {report.demo.unit} it never "
+        "saw are put into the right class",
         *row("macro F1", f"{100 * scores.macro_f1:.1f} %"),
     ]
     if evaluation.baseline is None:
@@ -90,39 +94,41 @@ def _score(report: "QuestionsReport") -> list[str]:
     ]
 
 
-def _samples(report: "QuestionsReport") -> list[list[str]]:
+def _samples(report: "ClassDemoReport") -> list[list[str]]:
+    label = {"questions": "question", "images": "image", "sounds": "sound"}[report.demo.unit]
     return [
         [
-            *row("question", question),
+            *row(label, shown_text(given)),
             *row("class", shown_text(found), colour="cyan"),
             *([] if found == right else row("right", right)),
         ]
-        for question, found, right in report.samples
+        for given, found, right in report.samples
     ]
 
 
-def _measured(report: "QuestionsReport", seconds: float) -> list[str]:
+def _measured(report: "ClassDemoReport", seconds: float) -> list[str]:
     state, found = report.training.state, report.evaluation.runs[0]
     rows = {
         "training": f"{duration(60 * state.minutes)}: {state.step:,} updates",
-        "classifying": f"{found.texts / found.seconds:,.0f} questions a second",
+        "classifying": f"{found.examples / found.seconds:,.0f} {report.demo.unit} a second",
         "altogether": f"{duration(seconds)} since the command started",
         "report": f"{report.page}: open it in a browser",
     }
     return [line for label, text in rows.items() for line in row(label, text)]
 
 
-def _next(report: "QuestionsReport") -> list[str]:
+def _next(report: "ClassDemoReport") -> list[str]:
     run = shlex.quote(str(report.training.run.path))
-    test = shlex.quote(str(report.training.test))
-    columns = "--text-column text --label-column label"
+    test = report.demo.options.format(shlex.quote(str(report.training.test)))
     return [
-        "Classify a question, or the lines of a file:",
-        *command(f"headwise classify {run}", "--top 3", '"Who discovered radium?"'),
+        "Classify one, or those named on the lines of a file:"
+        if report.classifier.input != "text"
+        else "Classify a question, or the lines of a file:",
+        *command(f"headwise classify {run}", "--top 3", report.demo.example),
         "The same test, by class, with the most confident mistakes:",
-        *command(f"headwise evaluate {run}", f"--table {test}", columns, "--baseline"),
+        *command(f"headwise evaluate {run}", test, "--baseline"),
         "What it attends to:",
-        *command(f"headwise attention {run}", '"Who discovered radium?"', "--out attention.html"),
-        "Classify in a browser, as you type:",
+        *command(f"headwise attention {run}", report.demo.example, "--out attention.html"),
+        "Classify in a browser:",
         *command(f"headwise serve {run}"),
     ]

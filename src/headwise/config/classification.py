@@ -1,0 +1,176 @@
+"""The section [data] of classification, for each value of `data.input`."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from headwise.checks import check_types, require, require_at_least, require_at_most
+from headwise.config.sections import SMALLEST_VOCABULARY
+
+FEWEST_CLASSES = 2
+
+_MOST_PIXELS = 1 << 24
+"""Of an image as the model reads it: beyond this, nothing can be trained."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelsConfig:
+    """What labels are, whatever it is that has them."""
+
+    name: ClassVar[str] = "data"
+
+    multi_label: bool = False
+    """Whether an example has any number of labels at once, instead of one."""
+    label_separator: str = ","
+    """What separates the labels of an example in a column of a TSV or CSV file, if it has
+    several."""
+    class_weights: Literal["none", "balanced"] = "none"
+    """Whether rare classes count more in training, so that all classes count the same together."""
+    holdout_examples: int = 1000
+    """About how many examples to hold out for validation where none are given; at most a tenth."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        require_at_least(self, 1, "holdout_examples")
+        separator = self.label_separator
+        require(self, "label_separator", len(separator) == 1, "a single character")
+        if self.multi_label:
+            require(
+                self,
+                "class_weights",
+                self.class_weights == "none",
+                "'none' with data.multi_label = true: labels are predicted one by one",
+            )
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassificationDataConfig(LabelsConfig):
+    """What labelled texts are turned into."""
+
+    input: Literal["text"] = "text"
+    """What is classified."""
+    vocab_size: int = 8_000
+    """Entries of the texts' subword vocabulary, special ids included; fewer if the texts have not
+    so many subwords."""
+    longest: int = 512
+    """Tokens of a text that are read, the class token and eos included; the rest is cut off."""
+    subwords: Literal["bpe", "unigram"] = "bpe"
+    """How subwords are learned, as for translation."""
+    byte_fallback: bool = True
+    """Whether a character outside the vocabulary is spelled in bytes instead of being lost."""
+    normalization: Literal["identity", "nfkc", "nfkc_cf"] = "identity"
+    """What is done to text before it is cut up: nothing, NFKC, or NFKC and case folding."""
+    sample_examples: int = 1_000_000
+    """Most texts, drawn at random, that the subwords are learned from."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_at_least(self, SMALLEST_VOCABULARY, "vocab_size")
+        require_at_most(self, 10_000_000, "vocab_size")
+        require_at_least(self, 3, "longest")
+        require_at_most(self, 1_000_000, "longest")
+        require_at_least(self, 1, "sample_examples")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ImageClassificationDataConfig(LabelsConfig):
+    """What labelled images are turned into: patches in a row, as Dosovitskiy et al. (2021) do."""
+
+    input: Literal["images"] = "images"
+    """What is classified."""
+    height: int = 224
+    """Pixels that an image has when the model reads it, whatever its file has."""
+    width: int = 224
+    """The same across."""
+    patch: int = 16
+    """Height and width of a patch, in pixels."""
+    colour: bool = True
+    """Whether there are red, green and blue, or one shade of grey."""
+    fit: Literal["resize", "pad"] = "resize"
+    """How an image of another size is made to fit: by scaling both sides, or by scaling it as a
+    whole and filling what is left with black."""
+    shift: int = 0
+    """Most pixels by which a training image is shifted at random in each direction (a random crop
+    of the image with such a border)."""
+    flip: bool = False
+    """Whether every other training image, at random, is mirrored left to right."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_at_least(self, 1, "height", "width", "patch")
+        require(self, "height", self.height * self.width <= _MOST_PIXELS, "of a smaller image")
+        for side in ("height", "width"):
+            held = getattr(self, side) % self.patch == 0
+            require(self, side, held, f"a multiple of data.patch = {self.patch}")
+        require_at_least(self, 0, "shift")
+        require_at_most(self, min(self.height, self.width) - 1, "shift")
+
+    @property
+    def channels(self) -> int:
+        """Numbers of a pixel."""
+        return 3 if self.colour else 1
+
+    @property
+    def patch_width(self) -> int:
+        """Floats of a patch."""
+        return self.patch * self.patch * self.channels
+
+    @property
+    def longest(self) -> int:
+        """Positions of an image: its patches, and the class token."""
+        return (self.height // self.patch) * (self.width // self.patch) + 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class AudioClassificationDataConfig(LabelsConfig):
+    """What labelled sounds are turned into: frames of log-mel energies, several at a position."""
+
+    input: Literal["audio"] = "audio"
+    """What is classified."""
+    rate: int = 16_000
+    """Samples a second; other files are resampled."""
+    fft: int = 400
+    """Samples of a frame."""
+    hop: int = 160
+    """Samples from the beginning of a frame to that of the next."""
+    num_mels: int = 80
+    """Bands of frequency."""
+    stack: int = 2
+    """Frames that are joined to one position."""
+    longest_seconds: float = 10.0
+    """What is read of a sound; the rest is cut off."""
+    time_masks: int = 0
+    """Stretches of positions that are blanked out in each training example (SpecAugment)."""
+    time_mask_share: float = 0.1
+    """The longest such stretch, as a share of the example."""
+    frequency_masks: int = 0
+    """Ranges of bands that are blanked out in each training example (SpecAugment)."""
+    frequency_mask_share: float = 0.2
+    """The widest such range, as a share of the bands."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_at_least(self, 1_000, "rate")
+        require_at_most(self, 192_000, "rate")
+        require_at_least(self, 16, "fft")
+        require_at_most(self, 1 << 16, "fft")
+        require(self, "fft", self.fft % 2 == 0, "even, so that a frame has a middle")
+        require_at_least(self, 1, "hop", "num_mels", "stack")
+        require_at_most(self, self.fft, "hop", "num_mels")
+        require_at_most(self, 64, "stack")
+        seconds = self.longest_seconds
+        require(self, "longest_seconds", 0 < seconds <= 3600, "above 0 and at most 3,600")
+        require_at_least(self, 0, "time_masks", "frequency_masks")
+        require_at_most(self, 100, "time_masks", "frequency_masks")
+        for key in ("time_mask_share", "frequency_mask_share"):
+            require(self, key, 0 < getattr(self, key) <= 1, "above 0 and at most 1")
+
+    @property
+    def frame_width(self) -> int:
+        """Floats of a position."""
+        return self.num_mels * self.stack
+
+    @property
+    def longest(self) -> int:
+        """Most positions of a sound, the class token among them."""
+        frames = 1 + int(self.longest_seconds * self.rate) // self.hop
+        return -(-frames // self.stack) + 1

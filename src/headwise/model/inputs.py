@@ -1,0 +1,42 @@
+"""Patches and frames instead of words: vectors into the encoder.
+
+Departs from the paper: its inputs are words. Dosovitskiy et al. (2021) read images in this way.
+"""
+
+import torch
+from torch import Tensor, nn
+
+
+class VectorEmbedding(nn.Module):
+    """Project vectors [B, S, W] to d_model, and put a learned vector, the class token, before them.
+
+    It stands where a text's embedding does. Its output is not scaled by sqrt(d_model), which is for
+    rows of a matrix that the output shares (§3.4).
+    """
+
+    def __init__(self, width: int, d_model: int) -> None:
+        super().__init__()
+        self.projection = nn.Linear(width, d_model)
+        self.class_token = nn.Parameter(torch.empty(d_model))
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Return the embedded class token and vectors [B, S+1, D]."""
+        projected = self.projection(vectors)  # [B, S, D]
+        first = self.class_token.to(projected.dtype).expand(len(vectors), 1, -1)  # [B, 1, D]
+        return torch.cat((first, projected), dim=1)
+
+
+def positions_of(source: Tensor) -> int:
+    """Return how many positions the embedded source has: ids [B, S], or vectors [B, S, W]."""
+    return source.shape[1] + int(source.dim() == 3)
+
+
+def real_positions(lengths: Tensor, positions: int) -> Tensor | None:
+    """Return where sequences of these lengths are not padding, or None where there is none.
+
+    As in `real_keys`, the test is made where it costs nothing.
+    """
+    real = torch.arange(positions, device=lengths.device) < lengths[:, None]  # [B, S]
+    if lengths.device.type == "cpu" and not torch.compiler.is_compiling() and bool(real.all()):
+        return None
+    return real

@@ -1,0 +1,198 @@
+"""Sounds as the model reads them: frames of log-mel energies, several joined at each position.
+
+Departs from the paper, whose inputs are words. It has no convolutions: joined frames shorten the
+sequence instead.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from headwise.config import AudioClassificationDataConfig, Vocab
+from headwise.data import Subwords
+from headwise.data.batches import Field
+from headwise.data.images import png
+from headwise.data.mel import log_mel
+from headwise.data.shards import Floats, Packed
+from headwise.data.sounds import read_sound, sound_of
+from headwise.data.tokenizer import save_streams
+from headwise.errors import RequestError
+from headwise.files import Folder
+from headwise.seeding import keyed_generator
+from headwise.tasks.classification.encoders import Encoded
+from headwise.tasks.classification.scaling import Scaling, digest, padded_vectors
+from headwise.tasks.tracing import Picture
+from headwise.training.task import Progress
+
+STREAM = "audio"
+_TABLE_KIND = "frames"
+
+_CLASS_TOKEN = "‹class›"  # noqa: S105 - what is shown for the first position
+_DARKEST = 2.0
+"""Standard deviations below the mean from which a spectrogram is black, and above it white."""
+
+
+class Heard(NamedTuple):
+    """A sound that was read."""
+
+    frames: NDArray[np.float32]
+    """Log-mel energies [T, num_mels], less the mean of them all."""
+    is_cut: bool
+    """Whether the sound is longer."""
+    given_rate: int
+    """The samples a second of its file."""
+
+
+class AudioEncoder:
+    """Scale frames, and join them."""
+
+    def __init__(self, data: AudioClassificationDataConfig, scaling: Scaling) -> None:
+        self._data, self._scaling = data, scaling
+
+    @property
+    def stored(self) -> Floats:
+        """Return how many floats a position has."""
+        return Floats(self._data.frame_width)
+
+    def vocab(self, classes: int) -> Vocab:
+        """Return the vocabulary of a model with so many classes."""
+        return Vocab.of_vectors(self._data.frame_width, classes)
+
+    def save(self, directory: Path, tables: Mapping[str, object]) -> None:
+        """Write the folder `tokenizer`, other tables beside the means of the bands."""
+        save_streams(
+            directory, {}, {STREAM: self._scaling.table(), **tables}, kinds={STREAM: _TABLE_KIND}
+        )
+
+    def given(self, example: Any) -> Heard:
+        """Read a sound: a path, the bytes of a file, or samples and their rate."""
+        data = self._data
+        if isinstance(example, str):
+            example = Path(example)
+        if isinstance(example, Path | bytes):
+            place = str(example) if isinstance(example, Path) else "the sound"
+            return AUDIO.read(example, data, place)
+        if not (isinstance(example, tuple) and len(example) == 2):
+            raise RequestError(
+                f"{type(example).__name__} is no sound: give a path, a file's bytes, or a pair of "
+                "an array of samples and the number of samples a second"
+            )
+        samples, rate = example
+        longest = data.longest_seconds
+        sound = sound_of(samples, rate, "the sound", rate=data.rate, longest_seconds=longest)
+        return _heard(sound, data)
+
+    def encode(self, content: Heard) -> Encoded:
+        """Return the scaled frames of a sound, `data.stack` of them at each position."""
+        stack, frames = self._data.stack, self._scaling.scaled(content.frames)
+        # The last position is filled up with frames of the mean, which are zeros.
+        frames = np.pad(frames, ((0, -len(frames) % stack), (0, 0)))
+        is_resampled = content.given_rate != self._data.rate
+        changes = (f"resampled to {self._data.rate:,} Hz (data.rate)",) if is_resampled else ()
+        return Encoded(frames.reshape(-1, self._data.frame_width), content.is_cut, changes)
+
+    def padded(self, packed: Packed) -> tuple[Tensor, Tensor]:
+        """Lay positions out in rows; return them, and how many each has."""
+        return padded_vectors(packed)
+
+    def tokens(self, encoded: Encoded) -> tuple[str, ...]:
+        """Name the positions by when they begin."""
+        seconds = self._data.stack * self._data.hop / self._data.rate
+        times = (f"{number * seconds:.2f} s" for number in range(len(encoded.values)))
+        return (_CLASS_TOKEN, *times)
+
+    def picture(self, encoded: Encoded) -> Picture:
+        """Draw the spectrogram as the model reads it: time from left to right, low tones below."""
+        frames = encoded.values.reshape(-1, self._data.num_mels)
+        shades = np.clip((frames + _DARKEST) / (2 * _DARKEST), 0, 1) * 255
+        pixels = shades.round().astype(np.uint8).T[::-1, :, None]
+        return Picture(kind="sound", png=png(pixels), rows=1, columns=len(encoded.values))
+
+
+class AudioKind:
+    """`data.input = "audio"`."""
+
+    stream, unit = STREAM, "sounds"
+    field = Field(STREAM, extra=1)  # The class token.
+    settings: tuple[str, ...] = ("rate", "fft", "hop", "num_mels", "stack", "longest_seconds")
+    starts_from: Mapping[str, tuple[str, ...]] = {}
+
+    def read(self, content: Path | bytes, data: AudioClassificationDataConfig, place: str) -> Heard:
+        """Return the log-mel energies of a sound."""
+        sound = read_sound(content, place, rate=data.rate, longest_seconds=data.longest_seconds)
+        return _heard(sound, data)
+
+    def most(self, data: AudioClassificationDataConfig) -> str:
+        """Say how much of a sound is read."""
+        return f"{data.longest_seconds:g} s (data.longest_seconds)"
+
+    def fault(self, content: Heard) -> str:
+        """Find nothing: what cannot be read is an error."""
+        return ""
+
+    def identity(self, content: Heard) -> str:
+        """Return what tells a sound from others."""
+        return digest(content.frames)
+
+    def learn(
+        self,
+        contents: Iterator[Heard],
+        data: AudioClassificationDataConfig,
+        seed: int,
+        of: Subwords | None,
+        on_progress: Progress,
+    ) -> AudioEncoder | None:
+        """Learn the mean and the deviation of each band."""
+        scaling = Scaling.learn(each.frames for each in contents)
+        return None if scaling is None else AudioEncoder(data, scaling)
+
+    def load(self, folder: Path | Folder, data: AudioClassificationDataConfig) -> AudioEncoder:
+        """Load the means and deviations of prepared data or of a run."""
+        return AudioEncoder(data, Scaling.load(folder, STREAM, data.num_mels, _TABLE_KIND))
+
+    def augmented(
+        self, packed: Packed, data: AudioClassificationDataConfig, key: tuple[int, int]
+    ) -> Packed:
+        """Blank out stretches of time and ranges of bands at random.
+
+        SpecAugment (Park et al., 2019), without its warping of time.
+        """
+        if not data.time_masks and not data.frequency_masks:
+            return packed
+        values, lengths = packed
+        generator = keyed_generator("blanks", *key, digest(values))
+        changed = values.copy()
+        bands = changed.reshape(-1, data.stack, data.num_mels)
+        widest = max(1, int(data.frequency_mask_share * data.num_mels))
+        ends = np.cumsum(lengths)
+        for start, end in zip(ends - lengths, ends, strict=True):
+            longest = max(1, int(data.time_mask_share * (end - start)))
+            for _ in range(data.time_masks):
+                first, after = _stretch(generator, int(end - start), longest)
+                changed[start + first : start + after] = 0.0  # The mean.
+            for _ in range(data.frequency_masks):
+                first, after = _stretch(generator, data.num_mels, widest)
+                bands[start:end, :, first:after] = 0.0
+        return changed, lengths
+
+
+def _stretch(generator: np.random.Generator, length: int, most: int) -> tuple[int, int]:
+    """Draw up to `most` places in a row; return the first, and the first after them."""
+    size = int(generator.integers(0, min(most, length) + 1))
+    first = int(generator.integers(0, length - size + 1))
+    return first, first + size
+
+
+def _heard(sound: Any, data: AudioClassificationDataConfig) -> Heard:
+    frames = log_mel(
+        sound.samples, rate=data.rate, fft=data.fft, hop=data.hop, num_mels=data.num_mels
+    )
+    # Less their mean: a sound twice as loud is the same sound.
+    return Heard(frames - frames.mean(), sound.is_cut, sound.given_rate)
+
+
+AUDIO = AudioKind()

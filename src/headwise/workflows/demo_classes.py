@@ -1,0 +1,180 @@
+"""The demos of classification: questions, images, sounds, beside a baseline."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from headwise.data import LineReport
+from headwise.data.prepare import Progress
+from headwise.durations import duration
+from headwise.evaluation.class_table import margin, percent
+from headwise.runs.directory import RunDirectory
+from headwise.tasks.classification.classifier import Classifier
+from headwise.tasks.classification.files import LabelledFiles, read_examples
+from headwise.tasks.classification.kinds import kind_of
+from headwise.tasks.classification.report import report_contents
+from headwise.tasks.classification.scores import ClassificationEvaluation, evaluate_runs
+from headwise.tasks.report import Figure
+from headwise.training.events import Event
+from headwise.workflows.demo_runs import (
+    DATA,
+    SAMPLES,
+    TrainedDemo,
+    check_demo,
+    check_space,
+    existing_config,
+    finished,
+    remove_demo,
+    timed_recipe,
+    writing_in,
+)
+from headwise.workflows.report import write_report
+from headwise.workflows.train import train
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassDemo:
+    """What a demo trains on and says."""
+
+    name: str
+    recipe: str
+    unit: str
+    """What is classified, in the plural."""
+    about: str
+    train: str
+    """The name of the file, or the folder, to train on."""
+    test: str
+    get: Callable[[Path, Callable[[str], None]], Path]
+    """Get the files, into a folder of its own in the one given, unless they are there; return it.
+    The second argument is told what is done."""
+    files: Callable[[Path], LabelledFiles]
+    """Make labelled files of one of them."""
+    options: str
+    """How a command names them, with {} for the path."""
+    example: str
+    """What a command is given to classify."""
+    try_out: str
+    """What to say before people type something."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassDemoReport:
+    """The results of a trained demo."""
+
+    demo: ClassDemo
+    training: TrainedDemo
+    evaluation: ClassificationEvaluation
+    samples: list[tuple[str, str, str]]
+    """Some of the test: what or where it is, its class, and the right one."""
+    classifier: Classifier
+    page: Path
+    """The report, as a page."""
+
+
+def train_class_demo(
+    demo: ClassDemo,
+    run: Path | None,
+    *,
+    minutes: float | None = None,
+    overrides: Sequence[str] = (),
+    fresh: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+    on_event: Callable[[Event], None] = lambda _: None,
+    on_progress: Progress = lambda *_: None,
+) -> TrainedDemo:
+    """Get the files and train on them, or continue an earlier demo.
+
+    The default minutes are the run's, else the recipe's.
+    """
+    path = run or Path("runs") / f"demo-{demo.name}"
+    with writing_in(path.parent):
+        if not path.exists():
+            check_space(path.parent)
+        files = demo.get(path.parent / DATA / demo.name, say)
+        is_begun = (path / "config.toml").exists()
+        if is_begun:
+            check_demo(path, "classification", demo.train)
+        if is_begun and fresh:
+            remove_demo(path)
+            is_begun = False
+        config: Any = (
+            existing_config(path, minutes, overrides)
+            if is_begun
+            else timed_recipe(demo.recipe, minutes, overrides)
+        )
+        state = finished(path)
+        if state is not None:
+            return TrainedDemo(
+                run=RunDirectory(path), test=files / demo.test, state=state, is_new=False
+            )
+        say(
+            f"{demo.about}: {duration(60 * config.train.max_minutes)} of training, then a test on "
+            f"{demo.unit} that it never saw."
+        )
+        report = train(
+            config,
+            path,
+            text=demo.files(files / demo.train),
+            on_event=on_event,
+            on_progress=on_progress,
+        )
+    return TrainedDemo(
+        run=RunDirectory(path),
+        test=files / demo.test,
+        state=report.state,
+        is_new=True,
+        signal=report.signal,
+    )
+
+
+def evaluate_class_demo(
+    demo: ClassDemo, training: TrainedDemo, *, on_progress: Progress = lambda *_: None
+) -> ClassDemoReport:
+    """Classify the test, and compare with the baseline if scikit-learn is there."""
+    run, classifier = training.run, Classifier.load(training.run.path)
+    kind, test = kind_of(classifier.config), demo.files(training.test)
+    evaluation = evaluate_runs(
+        [run.path],
+        test,
+        kind=kind,
+        with_baseline=find_spec("sklearn") is not None,
+        on_progress=on_progress,
+    )
+    scores = evaluation.runs[0].scores
+    contents = replace(
+        report_contents(run, classifier, kind, None, {}, on_progress),
+        scores=(
+            Figure(
+                name="Accuracy",
+                value=percent(scores.accuracy),
+                more=f"% {margin(scores.accuracy_interval)}",
+            ),
+            Figure(name="Macro F1", value=percent(scores.macro_f1), more="%"),
+        ),
+        about_scores=" ".join(
+            (f"Of {scores.examples:,} {demo.unit} that it never saw.", *evaluation.verdicts())
+        ),
+    )
+    reading = read_examples(test, classifier.config.data, kind, lenient=False, report=LineReport())
+    # At regular intervals: a folder has all of one class together.
+    step = max(1, scores.examples // SAMPLES)
+    shown = list(islice(reading, 0, step * SAMPLES, step))
+    found = classifier.classify([classifier.encoder.encode(each.content) for each in shown])
+    return ClassDemoReport(
+        demo=demo,
+        training=training,
+        evaluation=evaluation,
+        samples=[
+            (
+                each.content if isinstance(each.content, str) else Path(each.place).name,
+                answer.label,
+                each.labels[0],
+            )
+            for each, answer in zip(shown, found, strict=True)
+        ],
+        classifier=classifier,
+        page=write_report(run, classifier, contents),
+    )

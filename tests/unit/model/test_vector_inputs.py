@@ -1,0 +1,73 @@
+"""Vectors instead of words in the encoder of a classifier."""
+
+import pytest
+import torch
+
+from headwise.config import Vocab
+from headwise.model import SequenceClassifier, Trace
+from headwise.model.inputs import VectorEmbedding, real_positions
+from tests.conftest import model_config
+
+VOCAB = Vocab.of_vectors(7, 3)
+
+
+def build(**changes: object) -> SequenceClassifier:
+    torch.manual_seed(3)
+    return SequenceClassifier(model_config(**changes), VOCAB)
+
+
+VARIANTS: list[dict[str, object]] = [
+    {},
+    {"pooling": "mean", "norm_order": "pre"},
+    {"positions": "learned", "activation": "gelu"},
+    {"positions": "rotary", "d_k": 6, "pooling": "mean"},
+    {"attention": "window", "window": 5},
+]
+
+
+@pytest.mark.usefixtures("double")
+def test_vectors_are_projected_after_a_class_token() -> None:
+    model = build(dropout=0.0).eval()
+    vectors = torch.randn(4, 5, 7)
+    embedding = model.source_embedding
+    assert isinstance(embedding, VectorEmbedding)
+    found = embedding(vectors)
+    weight, bias = embedding.projection.weight, embedding.projection.bias
+    torch.testing.assert_close(found[:, 1:], vectors @ weight.T + bias)
+    assert (found[:, 0] == embedding.class_token).all()
+    seen: list[torch.Tensor] = []
+    model.encoder.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
+    model(vectors)
+    torch.testing.assert_close(seen[0], found + model.source_positions(0, 6))
+
+
+@pytest.mark.usefixtures("double")
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_padding_and_neighbours_change_no_score(variant: dict[str, object]) -> None:
+    model = build(**variant).eval()
+    vectors = torch.randn(3, 6, 7)
+    alone = model(vectors[:1, :4])
+    longer = torch.cat((vectors, torch.zeros(3, 5, 7)), 1)
+    longer[0, 4:] = 1e3
+    found = model(longer, torch.tensor([5, 7, 12]))
+    torch.testing.assert_close(found[:1], alone, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_parameter_count_is_the_models(variant: dict[str, object]) -> None:
+    model = build(**variant)
+    found = sum(parameter.numel() for parameter in model.parameters())
+    assert model.config.count_parameters(VOCAB, "classifier") == found
+
+
+def test_a_trace_has_the_class_token() -> None:
+    trace = Trace()
+    build()(torch.randn(2, 5, 7), trace=trace)
+    assert {tuple(layer.shape[2:]) for layer in trace.encoder.self_attention} == {(6, 6)}
+
+
+def test_real_positions_are_those_before_the_length() -> None:
+    assert real_positions(torch.tensor([3, 3]), 3) is None
+    found = real_positions(torch.tensor([1, 3]), 3)
+    assert found is not None
+    assert found.tolist() == [[True, False, False], [True, True, True]]
