@@ -26,6 +26,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from machine import machine
+from peers import torch_adam
 from torch import Tensor, nn
 
 from headwise.config import ModelConfig, Vocab
@@ -120,9 +121,7 @@ def training(recipe: str, longest_of: tuple[int, ...], shorter: int, rounds: int
         is_multi_label=False,
     )
     theirs = PlainClassifier(config.model, vocab)
-    optimizers = {
-        name: torch.optim.Adam(m.parameters()) for name, m in (("o", ours), ("t", theirs))
-    }
+    optimizers = {name: torch_adam(m.parameters()) for name, m in (("o", ours), ("t", theirs))}
 
     def our_epoch() -> None:
         for src, lengths, labels in given:

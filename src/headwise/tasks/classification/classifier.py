@@ -1,6 +1,6 @@
 """A trained classifier as a function from texts, images or sounds to classes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -137,7 +137,7 @@ class Classifier:
         return bool(self.config.data.multi_label)
 
     def classify(self, examples: Any, *, top: int = 1) -> list[Classification]:
-        """Classify one example or a list; results come in their order, with `top` answers each.
+        """Classify one example or several; results come in their order, with `top` answers each.
 
         White space of any kind and length in a text counts as one space. A text or a sound is read
         up to what training read.
@@ -145,7 +145,7 @@ class Classifier:
         if top < 1:
             raise RequestError(f"top = {top} must be at least 1")
         results: list[Classification] = []
-        for encoded in self._encoded(examples if isinstance(examples, list) else [examples]):
+        for encoded in self._encoded([examples] if self._is_one(examples) else examples):
             found = self._probabilities(encoded)
             # Stable, so that classes of the same probability keep their order.
             orders = np.argsort(-found, axis=1, kind="stable")
@@ -155,7 +155,7 @@ class Classifier:
             ]
         return results
 
-    def probabilities(self, examples: Sequence[Any]) -> NDArray[np.float64]:
+    def probabilities(self, examples: Iterable[Any]) -> NDArray[np.float64]:
         """Return the probability of every class [N, C] for each example.
 
         They sum to 1, unless an example may have several labels.
@@ -163,7 +163,12 @@ class Classifier:
         parts = [self._probabilities(encoded) for encoded in self._encoded(examples)]
         return np.concatenate([np.zeros((0, len(self.classes))), *parts])
 
-    def _encoded(self, examples: Sequence[Any]) -> Iterator[list[Encoded]]:
+    def _is_one(self, example: Any) -> bool:
+        """Return whether it is one example; a pair of samples and their rate is one sound."""
+        is_pair = self.input == "audio" and isinstance(example, tuple)
+        return is_pair or isinstance(example, str | bytes | Path | np.ndarray | Encoded)
+
+    def _encoded(self, examples: Iterable[Any]) -> Iterator[list[Encoded]]:
         """Yield the examples encoded, some at a time."""
         waiting = iter(examples)
         while window := list(islice(waiting, _WINDOW)):
@@ -199,7 +204,7 @@ class Classifier:
         picture = self.encoder.picture(encoded)
         if picture is None and len(tokens) == 1:
             raise RequestError("the text is empty: attention is between words")
-        if len(tokens) - 1 > most_tokens or encoded.is_cut:
+        if len(tokens) - 1 > most_tokens or (encoded.is_cut and picture is None):
             raise RequestError(
                 f"the {_ONE[self.input]} has {len(tokens) - 1:,} tokens or more, and attention is "
                 f"shown for {most_tokens:,} at most: give a shorter one"

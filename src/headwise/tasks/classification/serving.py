@@ -62,7 +62,9 @@ class PictureRead(BaseModel):
 class ClassifiedFile(ClassifiedText):
     """What an image or a sound is."""
 
-    picture: PictureRead | None = None
+    picture: PictureRead | None = Field(
+        None, description="If it was asked for, and is of at most 2,000 fields."
+    )
 
 
 class ClassifyAnswer(BaseModel):
@@ -167,7 +169,9 @@ def _fields(found: Classification) -> dict[str, Any]:
     }
 
 
-def _picture(classifier: Classifier, file: Encoded) -> PictureRead:
+def _picture(classifier: Classifier, file: Encoded) -> PictureRead | None:
+    if len(file.values) > _MOST_POSITIONS:
+        return None
     pair = classifier.trace(file, most_tokens=_MOST_POSITIONS)
     assert pair.picture is not None
     weights = pair.trace.encoder.self_attention[-1][0].double().mean(0)  # [S, S]
