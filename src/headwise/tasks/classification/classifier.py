@@ -165,8 +165,9 @@ class Classifier:
 
     def _is_one(self, example: Any) -> bool:
         """Return whether it is one example; a pair of samples and their rate is one sound."""
-        is_pair = self.input == "audio" and isinstance(example, tuple)
-        return is_pair or isinstance(example, str | bytes | Path | np.ndarray | Encoded)
+        if isinstance(example, tuple) and not isinstance(example, Encoded):
+            return self.input == "audio" and isinstance(example[-1], int | float | np.number)
+        return isinstance(example, str | bytes | Path | np.ndarray | Encoded)
 
     def _encoded(self, examples: Iterable[Any]) -> Iterator[list[Encoded]]:
         """Yield the examples encoded, some at a time."""
