@@ -166,7 +166,8 @@ class Classifier:
     def _is_one(self, example: Any) -> bool:
         """Return whether it is one example; a pair of samples and their rate is one sound."""
         if isinstance(example, tuple) and not isinstance(example, Encoded):
-            return self.input == "audio" and isinstance(example[-1], int | float | np.number)
+            is_pair = self.input == "audio" and len(example) == 2
+            return is_pair and isinstance(example[1], int | float | np.number)
         return isinstance(example, str | bytes | Path | np.ndarray | Encoded)
 
     def _encoded(self, examples: Iterable[Any]) -> Iterator[list[Encoded]]:
