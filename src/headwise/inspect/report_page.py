@@ -247,8 +247,11 @@ def _lang(code: str) -> str:
 def _attention(report: Report) -> str:
     if not report.records:
         return ""
-    return f"""<p>How the model relates words: each word looks at others, and the numbers say how
-much. Choose a sentence, a head and a word to see what it looks at.</p>
+    one, unit = ("sentence", "word")
+    if report.records[0].picture is not None:
+        one, unit = ("picture", "field")
+    return f"""<p>How the model relates {unit}s: each {unit} looks at others, and the numbers say how
+much. Choose a {one}, a head and a {unit} to see what it looks at.</p>
 <div class="explorer">
 {EXPLORER}
 </div>"""

@@ -11,8 +11,8 @@
     window.HeadwiseExplorer.reading;
   const { make, choices, wordsView, pictureView, matrixView, drawSmall } = window.HeadwiseExplorer.views;
 
-  const HOW_TO_READ =
-    "Each row is a word that looks, each column a word that is looked at; a row adds up to 1.";
+  const howToRead = (unit) =>
+    `Each row is a ${unit} that looks, each column a ${unit} that is looked at; a row adds up to 1.`;
 
   let mounted = 0;
 
@@ -96,7 +96,7 @@
       const caption = `${kinds[choice.kind].name}, ${which} of layer ${choice.layer + 1}: every weight`;
       const scrolled = table ? [table.element.scrollLeft, table.element.scrollTop] : [0, 0];
       table = matrixView(id("caption"), record(), choice.kind, matrix, caption, on);
-      matrixPlace.replaceChildren(make("p", { class: "hw-about" }, HOW_TO_READ), table.element);
+      matrixPlace.replaceChildren(make("p", { class: "hw-about" }, howToRead(record().picture ? "field" : "word")), table.element);
       [table.element.scrollLeft, table.element.scrollTop] = scrolled;
       habit.textContent = habitOf(record(), choice).full;
       showWord();
