@@ -250,8 +250,8 @@ def _attention(report: Report) -> str:
     one, unit = ("sentence", "word")
     if report.records[0].picture is not None:
         one, unit = ("picture", "field")
-    return f"""<p>How the model relates {unit}s: each {unit} looks at others, and the numbers say how
-much. Choose a {one}, a head and a {unit} to see what it looks at.</p>
+    return f"""<p>How the model relates {unit}s: each {unit} looks at others, and the numbers say
+how much. Choose a {one}, a head and a {unit} to see what it looks at.</p>
 <div class="explorer">
 {EXPLORER}
 </div>"""
