@@ -1,6 +1,8 @@
-"""The machine: how many cores there are, and whether an error means that memory ran out."""
+"""The machine: its cores, their maker, and whether an error means that memory ran out."""
 
 import os
+from functools import cache
+from pathlib import Path
 
 _OUT_OF_MEMORY = ("allocate memory", "out of memory", "Storage size calculation overflowed")
 """In messages of torch's allocators: on a CPU they raise plain RuntimeErrors."""
@@ -11,6 +13,15 @@ def num_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+@cache
+def is_amd() -> bool:
+    """Return whether the processor is one of AMD's; where nothing says so, it is not."""
+    try:
+        return "AuthenticAMD" in Path("/proc/cpuinfo").read_text("utf-8")
+    except OSError:
+        return False
 
 
 def is_out_of_memory(error: BaseException) -> bool:

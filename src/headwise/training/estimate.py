@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from headwise.config import AnyConfig
 from headwise.data.batches import Batches, Indices, on_device
 from headwise.training.memory import available_mib
+from headwise.training.products import fast_float32_products
 
 PROBE_TOKENS = 1024
 """Tokens of a batch that is timed."""
@@ -63,15 +64,18 @@ def estimate(
     batch = on_device(batch, device)
     saved = _SavedBytes(objective)
     best = float("inf")
-    for _ in range(_ROUNDS):
-        start = time.perf_counter()
-        half = torch.autocast(device.type, torch.bfloat16, enabled=train.precision == "bfloat16")
-        with half, torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
-            sums, count = objective(*batch)
-        (sums.smoothed / count).backward()
-        tokens = int(count)
-        best = min(best, time.perf_counter() - start)
-        saved_bytes = saved.reset()
+    with fast_float32_products(device):
+        for _ in range(_ROUNDS):
+            start = time.perf_counter()
+            half = torch.autocast(
+                device.type, torch.bfloat16, enabled=train.precision == "bfloat16"
+            )
+            with half, torch.autograd.graph.saved_tensors_hooks(saved.pack, saved.unpack):
+                sums, count = objective(*batch)
+            (sums.smoothed / count).backward()
+            tokens = int(count)
+            best = min(best, time.perf_counter() - start)
+            saved_bytes = saved.reset()
     objective.zero_grad()
 
     budget = max(1, round(train.batch_tokens * targets_each))

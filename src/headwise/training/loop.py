@@ -31,6 +31,7 @@ from headwise.training.distributed import World
 from headwise.training.events import Event, Note, Saved, Updated, Validated
 from headwise.training.memory import peak_mib
 from headwise.training.optimizer import adam
+from headwise.training.products import fast_float32_products
 from headwise.training.schedule import learning_rate
 from headwise.training.step import keyed_dropout
 from headwise.training.stops import StopSignal, limit_reached, share_done
@@ -124,7 +125,8 @@ class TrainingLoop:
                 lines = f"{metrics.unreadable:,} lines of {self._run.metrics_file}"
                 self._on_event(Note(text=f"{lines} could not be read: left out", is_warning=True))
         try:
-            return self._until_the_end(wish, metrics)
+            with fast_float32_products(self._world.device):
+                return self._until_the_end(wish, metrics)
         except RuntimeError as error:
             if not is_out_of_memory(error):
                 raise

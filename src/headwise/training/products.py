@@ -1,0 +1,51 @@
+"""Float32 products by the faster of the two libraries that torch carries."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+import torch
+
+from headwise.machine import is_amd
+
+_SIZE = 256
+_LARGEST_ERROR = 1e-3
+"""Of sums of 256 products of numbers around 1. Float32 is wrong by about 1e-5, and factors rounded
+to bfloat16 by about 1e-1."""
+
+
+class _Setting(Protocol):
+    """What torch's own type hints leave out."""
+
+    fp32_precision: str
+
+
+@contextmanager
+def fast_float32_products(device: torch.device) -> Iterator[None]:
+    """Compute float32 products inside with oneDNN where that is faster and as exact.
+
+    On x86, torch leaves them to MKL, which computes them at half of the speed of oneDNN on AMD's
+    processors (docs/decisions/0018-float32-products.md). torch gives them to oneDNN only with leave
+    to round their factors to bfloat16, of which oneDNN makes use on processors with AMX alone. So
+    leave is given on AMD's processors, if a product shows that nothing is rounded.
+    """
+    setting: _Setting = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    before = setting.fp32_precision
+    if device.type != "cpu" or not is_amd() or not torch.backends.mkldnn.is_available():
+        yield
+        return
+    setting.fp32_precision = "bf16"
+    try:
+        if not _is_exact():
+            setting.fp32_precision = before
+        yield
+    finally:
+        setting.fp32_precision = before
+
+
+def _is_exact() -> bool:
+    generator = torch.Generator().manual_seed(0)
+    a, b = (torch.randn(2, _SIZE, _SIZE, generator=generator) for _ in range(2))
+    expected = a.double() @ b.double()
+    errors = torch.bmm(a, b) - expected, torch.mm(a[0], b[0]) - expected[0]
+    return all(float(error.abs().max()) < _LARGEST_ERROR for error in errors)
