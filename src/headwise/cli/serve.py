@@ -83,7 +83,7 @@ def _origin(given: str) -> str:
 )
 @click.option(
     "--max-upload",
-    type=click.FloatRange(min=0, max=Limits.all_bodies_bytes / 1e6, min_open=True),
+    type=click.FloatRange(min=0, max=Limits.all_uploads_bytes / 1e6, min_open=True),
     default=Limits.upload_bytes / 1e6,
     show_default=True,
     help="MB of the files of one request.",

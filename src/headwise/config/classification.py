@@ -9,7 +9,10 @@ from headwise.config.sections import SMALLEST_VOCABULARY
 FEWEST_CLASSES = 2
 
 _MOST_PIXELS = 1 << 24
-"""Of an image as the model reads it: beyond this, nothing can be trained."""
+_MOST_POSITIONS = 1 << 16
+_WIDEST = 1 << 20
+"""Of an example as the model reads it: its pixels, its positions, and the floats of one of them.
+Beyond this nothing can be trained, and a run from a stranger would take all memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,6 +104,8 @@ class ImageClassificationDataConfig(LabelsConfig):
         for side in ("height", "width"):
             held = getattr(self, side) % self.patch == 0
             require(self, side, held, f"a multiple of data.patch = {self.patch}")
+        require(self, "patch", self.longest <= _MOST_POSITIONS, "of a size for fewer patches")
+        require(self, "patch", self.patch_width <= _WIDEST, "of a smaller patch")
         require_at_least(self, 0, "shift")
         require_at_most(self, min(self.height, self.width) - 1, "shift")
 
@@ -156,9 +161,12 @@ class AudioClassificationDataConfig(LabelsConfig):
         require(self, "fft", self.fft % 2 == 0, "even, so that a frame has a middle")
         require_at_least(self, 1, "hop", "num_mels", "stack")
         require_at_most(self, self.fft, "hop", "num_mels")
+        require_at_most(self, 1_024, "num_mels")
         require_at_most(self, 64, "stack")
         seconds = self.longest_seconds
         require(self, "longest_seconds", 0 < seconds <= 3600, "above 0 and at most 3,600")
+        fits = self.longest <= _MOST_POSITIONS
+        require(self, "longest_seconds", fits, f"of at most {_MOST_POSITIONS:,} positions")
         require_at_least(self, 0, "time_masks", "frequency_masks")
         require_at_most(self, 100, "time_masks", "frequency_masks")
         for key in ("time_mask_share", "frequency_mask_share"):

@@ -28,13 +28,16 @@ if TYPE_CHECKING:
     from PIL.ImageFile import ImageFile
 
 MOST_PIXELS = 1 << 26
-"""Pixels of an image: 64 million. The largest cameras make twice as many."""
+"""Pixels of an image: 67 million. The largest cameras make twice as many."""
 
 MOST_SIDE = 1 << 16
 """Pixels of a side; JPEG and GIF allow one less. Pillow's time for raw rows is quadratic in their
 length, and its memory for scaling is 16 bytes for each pixel of a side."""
 
 MOST_FILE_BYTES = 128 << 20
+
+_MOST_UNTRUSTED = 1 << 24
+"""Pixels of an untrusted image: what decodes in a fraction of a second."""
 
 _MOST_SCANNED = 32 * MOST_PIXELS
 """Pixels of a JPEG times its scans. Progressive files have about ten scans; without a limit, 1 MB
@@ -76,31 +79,35 @@ _FILTERS = threading.Lock()
 """Held while the filters of warnings are changed: they belong to the process, not to a thread."""
 
 
-def decode_image(source: Path | bytes, place: str, *, colour: bool) -> NDArray[np.uint8]:
+def decode_image(
+    source: Path | bytes, place: str, *, colour: bool, is_trusted: bool = True
+) -> NDArray[np.uint8]:
     """Decode an image [H, W, C]: the first frame, upright, laid over white; grey has C = 1.
 
     Grey of 16 bits is divided by 257. Floats have to be from 0 to 1; whole numbers of 32 bits are
     refused, since nothing says which of them is white. Colour profiles are ignored. EXIF data that
-    cannot be read do not turn the image. What is wrong with a file is a DataError that begins with
-    `place`.
+    cannot be read do not turn the image. An untrusted image must have fewer pixels and must not be
+    PPM, which Pillow may decode in Python. What is wrong with a file is a DataError that begins
+    with `place`.
     """
-    _check_pillow()
+    check_pillow()
     from PIL import Image, UnidentifiedImageError
 
     data = _content(source, place)
+    most = MOST_PIXELS if is_trusted else _MOST_UNTRUSTED
+    formats = _FORMATS if is_trusted else _FORMATS[:-1]
     with _FILTERS, warnings.catch_warnings():
         # Pillow warns of odd metadata, and of sizes that are refused here.
         warnings.filterwarnings("ignore", module=r"PIL\.")
         try:
-            with Image.open(io.BytesIO(data), formats=_FORMATS) as image:
-                _check_pixels(image, place)
+            with Image.open(io.BytesIO(data), formats=formats) as image:
+                _check_pixels(image, place, most)
                 _check_work(image, data, place)
                 image.load()
                 return _turned(_pixels(image, place, colour=colour), image)
         except Image.DecompressionBombError as error:
             raise DataError(
-                f"{place}: has more than the {MOST_PIXELS:,} pixels that an image may have: "
-                "scale it down"
+                f"{place}: has more than the {most:,} pixels that an image may have: scale it down"
             ) from error
         except UnidentifiedImageError as error:
             raise DataError(
@@ -176,7 +183,8 @@ def _check_regular(status: os.stat_result, where: str) -> None:
         raise DataError(f"{where}: a {kind}, not a regular file: give a file")
 
 
-def _check_pillow() -> None:
+def check_pillow() -> None:
+    """Raise ConfigError if Pillow is not there."""
     if find_spec("PIL") is None:
         raise ConfigError("reading images needs Pillow: pip install 'headwise[images]'")
 
@@ -203,12 +211,12 @@ def _check_bytes(size: int, place: str) -> None:
         )
 
 
-def _check_pixels(image: "ImageFile", place: str) -> None:
+def _check_pixels(image: "ImageFile", place: str, most: int) -> None:
     width, height = image.size
-    if width * height > MOST_PIXELS:
+    if width * height > most:
         raise DataError(
-            f"{place}: {width:,} × {height:,} pixels, more than the {MOST_PIXELS:,} that an image "
-            "may have: scale it down"
+            f"{place}: {width:,} × {height:,} pixels, more than the {most:,} that an image may "
+            "have: scale it down"
         )
     if max(width, height) > MOST_SIDE:
         raise DataError(
@@ -318,7 +326,7 @@ def _resized(pixels: NDArray[np.uint8], height: int, width: int) -> NDArray[np.u
 
 
 def _image(pixels: NDArray[np.uint8]) -> "Image.Image":
-    _check_pillow()
+    check_pillow()
     from PIL import Image
 
     return Image.fromarray(pixels[:, :, 0] if pixels.shape[2] == 1 else pixels)

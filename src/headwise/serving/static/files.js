@@ -57,6 +57,7 @@ function drawing(onFile) {
     lineTo(last);
   });
   canvas.addEventListener("pointermove", (event) => last && lineTo(place(event)));
+  canvas.addEventListener("pointercancel", () => { last = null; });
   canvas.addEventListener("pointerup", () => {
     last = null;
     const square = inkOf(canvas);
@@ -97,7 +98,6 @@ async function recorded(stream, isOver) {
   await Promise.race([isOver, new Promise((resolve) => { setTimeout(resolve, 1000 * LONGEST); })]);
   recorder.stop();
   await stopped;
-  stream.getTracks().forEach((track) => track.stop());
   const context = new OfflineAudioContext(1, 1, RATE);
   const sound = await context.decodeAudioData(await new Blob(chunks).arrayBuffer());
   return wavOf(sound.getChannelData(0), sound.sampleRate);
@@ -112,15 +112,18 @@ function recording(onFile) {
       stop();
       return;
     }
+    let stream = null;
+    const isOver = new Promise((resolve) => { stop = resolve; });
     try {
-      const stream = await navigator.mediaDevices.getUserMedia({ audio: true });
+      stream = await navigator.mediaDevices.getUserMedia({ audio: true });
       button.textContent = "Stop";
       says.textContent = `Recording, for at most ${LONGEST} seconds …`;
-      onFile(await recorded(stream, new Promise((resolve) => { stop = resolve; })), "recording.wav");
+      onFile(await recorded(stream, isOver), "recording.wav");
       says.textContent = "";
     } catch (error) {
       says.textContent = `The microphone cannot be used: ${error.message}`;
     } finally {
+      if (stream) stream.getTracks().forEach((track) => track.stop());
       stop = null;
       button.textContent = "Record";
     }

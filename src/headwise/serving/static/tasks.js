@@ -21,7 +21,7 @@ function show(output, panel, answer) {
   else output.textContent = typeof result === "string" ? result : JSON.stringify(result);
 }
 
-/* The newest request wins: an older one is called off. */
+/* The newest request wins: an older one is aborted. */
 function asking({ path, panel }, output) {
   let under_way = null;
   return async (body) => {

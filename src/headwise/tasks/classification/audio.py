@@ -15,10 +15,10 @@ from torch import Tensor
 from headwise.config import AudioClassificationDataConfig, Vocab
 from headwise.data import Subwords
 from headwise.data.batches import Field
-from headwise.data.images import png
+from headwise.data.images import check_pillow, png
 from headwise.data.mel import log_mel
 from headwise.data.shards import Floats, Packed
-from headwise.data.sounds import read_sound, sound_of
+from headwise.data.sounds import check_installed, read_sound, sound_of
 from headwise.data.tokenizer import save_streams
 from headwise.errors import RequestError
 from headwise.files import Folder
@@ -36,7 +36,7 @@ _DARKEST = 2.0
 """Standard deviations below the mean from which a spectrogram is black, and above it white."""
 
 
-class Heard(NamedTuple):
+class LogMel(NamedTuple):
     """A sound that was read."""
 
     frames: NDArray[np.float32]
@@ -68,7 +68,7 @@ class AudioEncoder:
             directory, {}, {STREAM: self._scaling.table(), **tables}, kinds={STREAM: _TABLE_KIND}
         )
 
-    def given(self, example: Any) -> Heard:
+    def given(self, example: Any) -> LogMel:
         """Read a sound: a path, the bytes of a file, or samples and their rate."""
         data = self._data
         if isinstance(example, str):
@@ -81,12 +81,19 @@ class AudioEncoder:
                 f"{type(example).__name__} is no sound: give a path, a file's bytes, or a pair of "
                 "an array of samples and the number of samples a second"
             )
-        samples, rate = example
+        samples, rate = np.asarray(example[0]), example[1]
+        if not isinstance(rate, int | float | np.number):
+            raise RequestError(f"{rate!r:.40} is not a number of samples a second")
+        rate = int(rate)
         longest = data.longest_seconds
         sound = sound_of(samples, rate, "the sound", rate=data.rate, longest_seconds=longest)
-        return _heard(sound, data)
+        return _log_mel_of(sound, data)
 
-    def encode(self, content: Heard) -> Encoded:
+    def received(self, content: bytes) -> LogMel:
+        """Read a file of a request."""
+        return AUDIO.read(content, self._data, "the sound")
+
+    def encode(self, content: LogMel) -> Encoded:
         """Return the scaled frames of a sound, `data.stack` of them at each position."""
         stack, frames = self._data.stack, self._scaling.scaled(content.frames)
         # The last position is filled up with frames of the mean, which are zeros.
@@ -121,26 +128,28 @@ class AudioKind:
     settings: tuple[str, ...] = ("rate", "fft", "hop", "num_mels", "stack", "longest_seconds")
     starts_from: Mapping[str, tuple[str, ...]] = {}
 
-    def read(self, content: Path | bytes, data: AudioClassificationDataConfig, place: str) -> Heard:
+    def read(
+        self, content: Path | bytes, data: AudioClassificationDataConfig, place: str
+    ) -> LogMel:
         """Return the log-mel energies of a sound."""
         sound = read_sound(content, place, rate=data.rate, longest_seconds=data.longest_seconds)
-        return _heard(sound, data)
+        return _log_mel_of(sound, data)
 
     def most(self, data: AudioClassificationDataConfig) -> str:
         """Say how much of a sound is read."""
         return f"{data.longest_seconds:g} s (data.longest_seconds)"
 
-    def fault(self, content: Heard) -> str:
+    def fault(self, content: LogMel) -> str:
         """Find nothing: what cannot be read is an error."""
         return ""
 
-    def identity(self, content: Heard) -> str:
-        """Return what tells a sound from others."""
+    def identity(self, content: LogMel) -> str:
+        """Return a key that identifies a sound."""
         return digest(content.frames)
 
     def learn(
         self,
-        contents: Iterator[Heard],
+        contents: Iterator[LogMel],
         data: AudioClassificationDataConfig,
         seed: int,
         of: Subwords | None,
@@ -149,6 +158,11 @@ class AudioKind:
         """Learn the mean and the deviation of each band."""
         scaling = Scaling.learn(each.frames for each in contents)
         return None if scaling is None else AudioEncoder(data, scaling)
+
+    def check_installed(self) -> None:
+        """Need soundfile and soxr, and Pillow to draw spectrograms."""
+        check_installed()
+        check_pillow()
 
     def load(self, folder: Path | Folder, data: AudioClassificationDataConfig) -> AudioEncoder:
         """Load the means and deviations of prepared data or of a run."""
@@ -187,12 +201,12 @@ def _stretch(generator: np.random.Generator, length: int, most: int) -> tuple[in
     return first, first + size
 
 
-def _heard(sound: Any, data: AudioClassificationDataConfig) -> Heard:
+def _log_mel_of(sound: Any, data: AudioClassificationDataConfig) -> LogMel:
     frames = log_mel(
         sound.samples, rate=data.rate, fft=data.fft, hop=data.hop, num_mels=data.num_mels
     )
     # Less their mean: a sound twice as loud is the same sound.
-    return Heard(frames - frames.mean(), sound.is_cut, sound.given_rate)
+    return LogMel(frames - frames.mean(), sound.is_cut, sound.given_rate)
 
 
 AUDIO = AudioKind()

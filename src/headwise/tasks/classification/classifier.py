@@ -27,6 +27,9 @@ from headwise.tasks.tracing import TracedPair
 LABEL_THRESHOLD = 0.5
 """From this probability on, a label is an answer, where an example may have several."""
 
+_MOST_TRACED = 2_000_000
+"""Attention weights on a page."""
+
 _WINDOW = 256
 """Examples that are encoded at a time: images take memory."""
 
@@ -160,7 +163,8 @@ class Classifier:
 
         They sum to 1, unless an example may have several labels.
         """
-        parts = [self._probabilities(encoded) for encoded in self._encoded(examples)]
+        several = [examples] if self._is_one(examples) else examples
+        parts = [self._probabilities(encoded) for encoded in self._encoded(several)]
         return np.concatenate([np.zeros((0, len(self.classes))), *parts])
 
     def _is_one(self, example: Any) -> bool:
@@ -168,7 +172,8 @@ class Classifier:
         if isinstance(example, tuple) and not isinstance(example, Encoded):
             is_pair = self.input == "audio" and len(example) == 2
             return is_pair and isinstance(example[1], int | float | np.number)
-        return isinstance(example, str | bytes | Path | np.ndarray | Encoded)
+        is_known = isinstance(example, str | bytes | Path | np.ndarray | Encoded)
+        return is_known or not isinstance(example, Iterable)
 
     def _encoded(self, examples: Iterable[Any]) -> Iterator[list[Encoded]]:
         """Yield the examples encoded, some at a time."""
@@ -206,24 +211,38 @@ class Classifier:
         picture = self.encoder.picture(encoded)
         if picture is None and len(tokens) == 1:
             raise RequestError("the text is empty: attention is between words")
-        if len(tokens) - 1 > most_tokens or (encoded.is_cut and picture is None):
+        if picture is None and (len(tokens) - 1 > most_tokens or encoded.is_cut):
             raise RequestError(
-                f"the {_ONE[self.input]} has {len(tokens) - 1:,} tokens or more, and attention is "
-                f"shown for {most_tokens:,} at most: give a shorter one"
+                f"the text has {len(tokens) - 1:,} tokens or more, and attention is shown for "
+                f"{most_tokens:,} at most: give a shorter one"
             )
-        trace = Trace()
-        src, positions = self.encoder.padded((encoded.values, np.array([len(encoded.values)])))
-        with torch.inference_mode():
-            device = self.model.head.weight.device
-            self.model(src.to(device), positions.to(device), trace=trace)
+        if picture is not None and not self.is_traceable(encoded):
+            raise RequestError(
+                f"the {_ONE[self.input]} has {len(tokens):,} positions, too many to show attention "
+                "for in this model"
+            )
         return TracedPair(
             source=source if isinstance(source, str) else _ONE[self.input],
             target=self.classify(encoded)[0].label,
             source_tokens=tokens,
             target_tokens=(),
-            trace=trace,
+            trace=self.traced(encoded),
             picture=picture,
         )
+
+    def traced(self, encoded: Encoded) -> Trace:
+        """Return the attention of all layers within an example."""
+        trace = Trace()
+        src, positions = self.encoder.padded((encoded.values, np.array([len(encoded.values)])))
+        with torch.inference_mode():
+            device = self.model.head.weight.device
+            self.model(src.to(device), positions.to(device), trace=trace)
+        return trace
+
+    def is_traceable(self, encoded: Encoded) -> bool:
+        """Return whether the attention within an image or a sound fits a page."""
+        count = len(encoded.values) + 1
+        return bool(self.config.model.count_attention_weights(count, 0) <= _MOST_TRACED)
 
     def _classification(
         self, row: NDArray[np.float64], order: NDArray[np.int64], top: int, *, is_cut: bool

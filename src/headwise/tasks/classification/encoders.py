@@ -94,7 +94,7 @@ class InputKind(Protocol):
         ...
 
     def identity(self, content: Any) -> str:
-        """Return what tells an example from others, wherever it stands."""
+        """Return a key that identifies an example, wherever it stands."""
         ...
 
     def learn(
@@ -113,6 +113,10 @@ class InputKind(Protocol):
 
     def augmented(self, packed: Packed, data: Any, key: tuple[int, int]) -> Packed:
         """Change the examples of a training batch at random; the key and they decide how."""
+        ...
+
+    def check_installed(self) -> None:
+        """Raise ConfigError if a library that reads such files is not there."""
         ...
 
     def load(self, folder: Path | Folder, data: Any) -> Encoder:

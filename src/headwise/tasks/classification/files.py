@@ -112,6 +112,8 @@ def read_examples(
                 report.drop(fault, place)
             elif any("\0" in label for label in labels):
                 report.drop("a NUL character", place)
+            elif any("\ud800" <= each <= "\udfff" for label in labels for each in label):
+                report.drop("a label that is not Unicode text", place)
             elif not data.multi_label and (not labels or labels == ("",)):
                 report.drop("no label", place)
             elif not data.multi_label and len(labels) > 1:
@@ -211,17 +213,28 @@ def _folder(
 ) -> Iterator[tuple[str, Labelled | DataError]]:
     unit = _UNITS[files.input]
     classes = sorted(each for each in path.iterdir() if each.is_dir())
-    if not classes:
+    if all(each.name.startswith(".") for each in classes):
         raise DataError(f"{path}: has no sub-folders: give one for each class, with its {unit}")
+    for stray in sorted(each for each in path.iterdir() if not each.is_dir()):
+        _left_out(stray, "a file beside the folders of the classes", report)
     for folder in classes:
-        for file in sorted(each for each in folder.iterdir() if each.is_file()):
-            if files.input == "text":
+        if folder.name.startswith("."):
+            _left_out(folder, "a hidden folder", report)
+            continue
+        for file in sorted(folder.iterdir()):
+            if file.name.startswith("."):  # What file managers leave behind.
+                _left_out(file, "a hidden file", report)
+            elif file.is_dir():
+                _left_out(file, "a folder in the folder of a class", report)
+            elif files.input == "text":
                 yield str(file), _text_file(file, folder.name)
-            elif file.name.startswith("."):  # What file managers leave behind is no image.
-                report.pairs += 1
-                report.drop("a hidden file", str(file))
             else:
                 yield str(file), Labelled(file, (folder.name,), str(file))
+
+
+def _left_out(path: Path, reason: str, report: LineReport) -> None:
+    report.pairs += 1
+    report.drop(reason, str(path))
 
 
 def _text_file(path: Path, label: str) -> Labelled | DataError:

@@ -14,7 +14,7 @@ from torch import Tensor
 from headwise.config import ImageClassificationDataConfig, Vocab
 from headwise.data import Subwords
 from headwise.data.batches import Field
-from headwise.data.images import decode_image, fitted, png
+from headwise.data.images import check_pillow, decode_image, fitted, png
 from headwise.data.shards import Floats, Packed
 from headwise.data.tokenizer import save_streams
 from headwise.errors import DataError, RequestError
@@ -68,6 +68,11 @@ class ImageEncoder:
         place = str(example) if isinstance(example, Path) else "the image"
         return IMAGES.read(example, self._data, place)
 
+    def received(self, content: bytes) -> Pixels:
+        """Read a file of a request, which must not take long."""
+        pixels = decode_image(content, "the image", colour=self._data.colour, is_trusted=False)
+        return fitted(pixels, self._data.height, self._data.width, self._data.fit)
+
     def encode(self, content: Pixels) -> Encoded:
         """Return the patches of an image, row by row."""
         return Encoded(to_patches(self._scaling.scaled(content)[None], self._data.patch)[0])
@@ -117,7 +122,7 @@ class ImageKind:
         return ""
 
     def identity(self, content: Pixels) -> str:
-        """Return what tells an image from others."""
+        """Return a key that identifies an image."""
         return digest(content)
 
     def learn(
@@ -132,6 +137,10 @@ class ImageKind:
         scaling = Scaling.learn(contents)
         return None if scaling is None else ImageEncoder(data, scaling)
 
+    def check_installed(self) -> None:
+        """Need Pillow."""
+        check_pillow()
+
     def load(self, folder: Path | Folder, data: ImageClassificationDataConfig) -> ImageEncoder:
         """Load the means and deviations of prepared data or of a run."""
         return ImageEncoder(data, Scaling.load(folder, STREAM, data.channels, _TABLE_KIND))
@@ -139,10 +148,13 @@ class ImageKind:
     def augmented(
         self, packed: Packed, data: ImageClassificationDataConfig, key: tuple[int, int]
     ) -> Packed:
-        """Shift and mirror images at random; what comes in from outside has the mean colour."""
+        """Shift and mirror images at random; the border has the mean colour."""
         if not data.shift and not data.flip:
             return packed
         values, lengths = packed
+        rows, columns = grid(data)
+        if (lengths != rows * columns).any() or values.shape[1] != data.patch_width:
+            raise DataError("the images are of another size: prepare the data anew")
         images = from_patches(values.reshape(len(lengths), -1, values.shape[1]), data)
         generator = keyed_generator("shifts", *key, digest(values))
         count, most = len(images), data.shift

@@ -75,7 +75,7 @@ class ClassReport:
         ]
         single = [name for name, count in self.classes.items() if count == 1]
         if single:
-            lines.append(f"classes of a single example, hardly learned: {_named(single)}")
+            lines.append(f"classes of a single example, too few to learn: {_named(single)}")
         if self.cut:
             lines.append(f"cut off {self.cut:,} {unit} after {self.most}")
         lines += [f"{count:,} {unit} {change}" for change, count in self.changes.items()]

@@ -18,11 +18,9 @@ from headwise.training.task import Progress
 
 _SAMPLES, _TRACED = 6, 3
 _SEARCHED = 2_000
-"""Validation examples that are looked at for misread ones."""
+"""Validation examples among which misclassified ones are looked for."""
 _LONGEST_SAMPLE, _LONGEST_TRACED = 60, 24
 """Tokens of a text."""
-_MOST_POSITIONS = 100
-"""Of an image or a sound whose attention is shown."""
 
 _FLAGS = {
     "text": "--table test.csv --text-column text --label-column label",
@@ -129,7 +127,8 @@ def _notes(found: RunClasses) -> tuple[str, ...]:
         )
         notes.append(f"Most often taken for another class: {listed}.")
     notes += [
-        f"Sure and wrong: {percent(each.probability)} % {each.found}, but {each.gold}: {each.text}"
+        f"Confident mistake: {percent(each.probability)} % {each.found}, but {each.gold}: "
+        f"{each.text or each.place}"
         for each in found.mistakes[:3]
     ]
     return tuple(notes)
@@ -197,5 +196,6 @@ def _is_short(example: Encoded) -> bool:
 
 
 def _is_traceable(classifier: Classifier, example: Encoded) -> bool:
-    most = _LONGEST_TRACED + 2 if classifier.input == "text" else _MOST_POSITIONS
-    return 2 < len(example.values) <= most
+    if classifier.input != "text":
+        return classifier.is_traceable(example)
+    return 2 < len(example.values) <= _LONGEST_TRACED + 2

@@ -89,7 +89,7 @@ def padded_vectors(packed: Packed) -> tuple[Tensor, Tensor]:
 
 
 def digest(array: NDArray[Any]) -> str:
-    """Return what tells an array from others."""
+    """Return a key that identifies an array."""
     return hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=16).hexdigest()
 
 

@@ -8,11 +8,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from headwise.errors import DataError, RequestError
 from headwise.tasks.classification.classifier import Classification, Classifier
 from headwise.tasks.classification.encoders import Encoded
+from headwise.tasks.classification.kinds import kind_of
 from headwise.tasks.panel import Panel
 from headwise.tasks.tracing import data_uri
 
-_MOST_POSITIONS = 2_000
-"""Of an image or a sound whose attention is sent."""
+_MOST_WEIGHTS = 1 << 25
+"""Attention weights of all layers of an image or a sound: 128 MiB."""
 
 _MOST_TEXTS = 256
 """Of a request: the server computes nothing else meanwhile."""
@@ -63,7 +64,7 @@ class ClassifiedFile(ClassifiedText):
     """What an image or a sound is."""
 
     picture: PictureRead | None = Field(
-        None, description="If it was asked for, and is of at most 2,000 fields."
+        None, description="If it was asked for, and its attention is not too large."
     )
 
 
@@ -94,8 +95,10 @@ class _Loads:
     verb = "classify"
 
     def load(self, run: Path, checkpoint: str | None, device: str) -> Classifier:
-        """Load a run."""
-        return Classifier.load(run, checkpoint=checkpoint, device=device)
+        """Load a run, and check that files of its kind can be read."""
+        classifier = Classifier.load(run, checkpoint=checkpoint, device=device)
+        kind_of(classifier.config).check_installed()
+        return classifier
 
 
 class ServedTexts(_Loads):
@@ -136,26 +139,22 @@ class ServedFiles(_Loads):
     def __init__(self, unit: str, panel: Panel) -> None:
         self.unit, self.panel = unit, panel
 
-    def decode(self, classifier: Classifier, content: bytes) -> Encoded:
-        """Decode an image or a sound, to patches or frames."""
+    def handle_file(
+        self, classifier: Classifier, asked: FilesRequest, content: bytes
+    ) -> ClassifiedFile:
+        """Decode and classify a file."""
+        encoder: Any = classifier.encoder
         try:
-            return classifier.encoder.encode(classifier.encoder.given(content))
+            file = encoder.encode(encoder.received(content))
         except DataError as error:
             raise RequestError(str(error)) from error
+        (found,) = classifier.classify(file, top=asked.top)
+        picture = _picture(classifier, file) if asked.picture else None
+        return ClassifiedFile(**_fields(found), picture=picture)
 
-    def handle_files(
-        self, classifier: Classifier, asked: FilesRequest, files: list[Encoded]
-    ) -> FilesAnswer:
-        """Classify the files."""
-        found = classifier.classify(files, top=asked.top)
-        return FilesAnswer(
-            files=[
-                ClassifiedFile(
-                    **_fields(each), picture=_picture(classifier, file) if asked.picture else None
-                )
-                for file, each in zip(files, found, strict=True)
-            ]
-        )
+    def answer_of(self, found: list[ClassifiedFile]) -> FilesAnswer:
+        """Join the answers for each file."""
+        return FilesAnswer(files=found)
 
 
 def _fields(found: Classification) -> dict[str, Any]:
@@ -170,18 +169,20 @@ def _fields(found: Classification) -> dict[str, Any]:
 
 
 def _picture(classifier: Classifier, file: Encoded) -> PictureRead | None:
-    if len(file.values) > _MOST_POSITIONS:
+    model = classifier.config.model
+    if model.count_attention_weights(len(file.values) + 1, 0) > _MOST_WEIGHTS:
         return None
-    pair = classifier.trace(file, most_tokens=_MOST_POSITIONS)
-    assert pair.picture is not None
-    weights = pair.trace.encoder.self_attention[-1][0].double().mean(0)  # [S, S]
-    is_mean = classifier.config.model.pooling == "mean"
-    seen = (weights.mean(0) if is_mean else weights[0])[1:]  # Without the class token.
+    picture = classifier.encoder.picture(file)
+    assert picture is not None
+    trace = classifier.traced(file)
+    weights = trace.encoder.self_attention[-1][0].double().mean(0)  # [S, S]
+    # Without the class token.
+    seen = (weights.mean(0) if model.pooling == "mean" else weights[0])[1:]
     return PictureRead(
-        kind=pair.picture.kind,
-        png=data_uri(pair.picture.png),
-        rows=pair.picture.rows,
-        columns=pair.picture.columns,
+        kind=picture.kind,
+        png=data_uri(picture.png),
+        rows=picture.rows,
+        columns=picture.columns,
         attention=[round(each, 4) for each in seen.tolist()],
     )
 

@@ -14,7 +14,10 @@ def stored_example(shards: TokenShards, number: int, classifier: Classifier) -> 
     if isinstance(stored, int):
         return Encoded(shards.checked_sequence(stream, number, stored))
     values = shards.sequence(stream, number)
-    if values.ndim != 2 or values.shape[1] != stored.width:
+    # Images are all of one size; sounds are not.
+    patches = classifier.config.data.longest - 1
+    is_odd = classifier.input == "images" and len(values) != patches
+    if values.ndim != 2 or values.shape[1] != stored.width or is_odd:
         raise DataError(f"{shards.directory}: {stream} is not of this run: prepare it anew")
     return Encoded(values)
 

@@ -75,6 +75,7 @@ class ClassificationTask:
         """List the classes and learn to read examples, or do as another run does; and encode."""
         trained = subwords = None
         if tokenizer_from is not None and has_stream(tokenizer_from, LABEL):
+            self._check_reads_alike(RunDirectory(tokenizer_from.path).config(), config)
             trained = self._kind.load(tokenizer_from, config.data), Classes.load(tokenizer_from)
         elif tokenizer_from is not None:
             subwords = load_stream(tokenizer_from, self._kind.stream)
@@ -89,6 +90,16 @@ class ClassificationTask:
             subwords=subwords,
             on_progress=on_progress,
         )
+
+    def _check_reads_alike(self, first: AnyConfig, config: AnyConfig) -> None:
+        """Raise ConfigError if a run to start from reads its examples in another way."""
+        for key in self._kind.settings:
+            # How much is read of an example changes nothing about the rest.
+            theirs, ours = getattr(first.data, key, None), getattr(config.data, key)
+            if theirs != ours and not key.startswith("longest"):
+                raise ConfigError(
+                    f"data.{key} = {ours!r} must be {theirs!r}, as in the run to start from"
+                )
 
     def origin(self, train: TokenShards) -> dict[str, Any]:
         """Return how many examples there are."""

@@ -107,7 +107,7 @@ class TextKind:
         return "a NUL character" if "\0" in content else ""
 
     def identity(self, content: str) -> str:
-        """Return what tells a text from others."""
+        """Return a key that identifies a text."""
         return content
 
     def learn(
@@ -134,6 +134,9 @@ class TextKind:
     ) -> Packed:
         """Leave texts as they are."""
         return packed
+
+    def check_installed(self) -> None:
+        """Need nothing."""
 
     def load(self, folder: Path | Folder, data: ClassificationDataConfig) -> TextEncoder:
         """Load the subwords of prepared data or of a run."""

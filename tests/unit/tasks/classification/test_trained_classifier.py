@@ -113,7 +113,7 @@ def test_preparation_counts_and_holds_out_by_text(tmp_path: Path) -> None:
     assert not texts[0] & texts[1]
     lines = report.lines()
     assert lines[1] == "classes: x 100, y 100, z 1"
-    assert "classes of a single example, hardly learned: z" in lines
+    assert "classes of a single example, too few to learn: z" in lines
     stored = json.loads((tmp_path / "data" / "report.json").read_text())
     assert stored["classes"] == report.classes
 

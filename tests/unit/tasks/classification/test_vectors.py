@@ -16,7 +16,7 @@ from headwise.config import (
 from headwise.data.images import png
 from headwise.data.tokenizer import save_streams
 from headwise.errors import ConfigError, DataError
-from headwise.tasks.classification.audio import AUDIO, AudioEncoder, Heard
+from headwise.tasks.classification.audio import AUDIO, AudioEncoder, LogMel
 from headwise.tasks.classification.images import IMAGES, ImageEncoder, from_patches, to_patches
 from headwise.tasks.classification.scaling import Scaling, padded_vectors
 
@@ -170,13 +170,13 @@ def test_without_changes_the_stored_values_are_used_as_they_are() -> None:
 def test_frames_are_joined_and_the_last_position_is_filled_up() -> None:
     frames = np.arange(35, dtype=np.float32).reshape(7, 5)
     encoder = AudioEncoder(SOUND, Scaling(np.zeros(5), np.ones(5)))
-    encoded = encoder.encode(Heard(frames, is_cut=True, given_rate=44_100))
+    encoded = encoder.encode(LogMel(frames, is_cut=True, given_rate=44_100))
     assert encoded.values.shape == (4, 10)
     np.testing.assert_array_equal(encoded.values[1], np.arange(10, 20))
     np.testing.assert_array_equal(encoded.values[3], [*range(30, 35), 0, 0, 0, 0, 0])
     assert encoded.is_cut
     assert encoded.changes == ("resampled to 16,000 Hz (data.rate)",)
-    assert encoder.encode(Heard(frames, is_cut=False, given_rate=16_000)).changes == ()
+    assert encoder.encode(LogMel(frames, is_cut=False, given_rate=16_000)).changes == ()
     assert encoder.tokens(encoded) == ("‹class›", "0.00 s", "0.02 s", "0.04 s", "0.06 s")
 
 
