@@ -5,7 +5,8 @@ masks only if there is padding.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -74,3 +75,14 @@ class PlainTorchStep(nn.Module):
 
 def torch_adam(parameters: Iterable[Tensor]) -> torch.optim.Adam:
     return torch.optim.Adam(parameters, lr=1e-4, betas=(0.9, 0.98), eps=1e-9, fused=True)
+
+
+@contextmanager
+def torchs_own_products() -> Iterator[None]:
+    """Let torch choose the library for float32 products inside, as it does for everybody else."""
+    setting = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    before, setting.fp32_precision = setting.fp32_precision, "none"
+    try:
+        yield
+    finally:
+        setting.fp32_precision = before

@@ -23,6 +23,9 @@ from peers import PlainTorchStep, torch_adam
 
 from headwise import TrainingStep, Transformer, Vocab
 from headwise.config import ModelConfig
+from headwise.training.products import fast_float32_products
+
+CPU = torch.device("cpu")
 
 SMOOTHING = 0.1
 GEMM_SIZE = 1024
@@ -85,8 +88,9 @@ def training_step(contender: str, case: Case) -> Callable[[], None]:
     step, optimizer = TrainingStep(model, label_smoothing=SMOOTHING), torch_adam(model.parameters())
 
     def our_step() -> None:
-        sums, count = step(src, tgt_in, tgt_out)
-        (sums.smoothed / count).backward()
+        with fast_float32_products(CPU):
+            sums, count = step(src, tgt_in, tgt_out)
+            (sums.smoothed / count).backward()
         optimizer.step()
         optimizer.zero_grad()
 
@@ -98,8 +102,9 @@ def gemm() -> Callable[[], None]:
     out = torch.empty_like(a)
 
     def products() -> None:
-        for _ in range(GEMMS):
-            torch.mm(a, b, out=out)
+        with fast_float32_products(CPU):
+            for _ in range(GEMMS):
+                torch.mm(a, b, out=out)
 
     return products
 

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import torch
 from machine import machine
-from peers import PlainTorchStep, torch_adam
+from peers import PlainTorchStep, torch_adam, torchs_own_products
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, Dataset
@@ -109,7 +109,8 @@ def measure(
 
     def on_event(event: Event) -> None:
         if isinstance(event, Saved):
-            speeds.append(plain.window())
+            with torchs_own_products():
+                speeds.append(plain.window())
             print(f"window {len(speeds)} of {windows}", file=sys.stderr)
 
     run = directory / f"run-{batch_tokens}"

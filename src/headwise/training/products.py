@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Protocol
 
 import torch
@@ -43,7 +44,9 @@ def fast_float32_products(device: torch.device) -> Iterator[None]:
         setting.fp32_precision = before
 
 
+@cache
 def _is_exact() -> bool:
+    """Return whether products are computed in full float32 under the setting of the moment."""
     generator = torch.Generator().manual_seed(0)
     a, b = (torch.randn(2, _SIZE, _SIZE, generator=generator) for _ in range(2))
     expected = a.double() @ b.double()
