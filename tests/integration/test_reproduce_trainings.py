@@ -139,7 +139,8 @@ def test_an_unfinished_training_is_resumed(
     monkeypatch.setattr(children.Children, "train", lambda _, each: train_and_measure(each))
     code, _, errors = headwise(*command)
     assert code == 0, errors
-    sessions = read_sessions(RunDirectory(tmp_path / "table3" / "base-seed-1").environment_file)
+    (run,) = tmp_path.glob("table3-*/base-seed-1")
+    sessions = read_sessions(RunDirectory(run).environment_file)
     assert [session["from_step"] for session in sessions] == [0, 4]
 
 

@@ -1,5 +1,6 @@
 """What a session of training runs on, and whether that is still what the last one ran on."""
 
+import hashlib
 import json
 import platform
 import time
@@ -56,6 +57,16 @@ def record_session(run: RunDirectory, session: dict[str, Any], step: int) -> lis
     sessions.append({"started": started, "from_step": step, **session})
     replace_file(path, (json.dumps({"sessions": sessions}, indent=1) + "\n").encode())
     return warnings
+
+
+def source_digest() -> str:
+    """Return a digest of this package's code and recipes: what the version alone does not tell."""
+    package = Path(__file__).parents[1]
+    digest = hashlib.sha256()
+    for path in sorted(each for each in package.rglob("*") if each.suffix in (".py", ".toml")):
+        digest.update(str(path.relative_to(package)).encode())
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
 
 
 def cpu_name() -> str:

@@ -19,6 +19,7 @@ from headwise.runs.environment import describe
 from headwise.tasks.table import load_task
 from headwise.training.estimate import PROBE_TOKENS, Estimate, estimate, small_batch
 from headwise.training.memory import available_mib
+from headwise.training.products import fast_float32_products
 from headwise.training.task import PreparedReport, Progress, Source
 from headwise.workflows.runs import training_batches
 
@@ -127,11 +128,12 @@ def diagnose(
 
 
 def gemm_rate(device: torch.device) -> float:
-    """Return the rate of a large product, in GFLOP/s."""
+    """Return the rate of a large product, computed as in training, in GFLOP/s."""
     a = torch.randn(_GEMM_SIZE, _GEMM_SIZE, device=device)
     best = float("inf")
-    for _ in range(8):
-        start = time.perf_counter()
-        float((a @ a)[0, 0])  # Reading a number waits for a device that works on its own.
-        best = min(best, time.perf_counter() - start)
+    with fast_float32_products(device):
+        for _ in range(8):
+            start = time.perf_counter()
+            float((a @ a)[0, 0])  # Reading a number waits for a device that works on its own.
+            best = min(best, time.perf_counter() - start)
     return float(2 * _GEMM_SIZE**3 / best / 1e9)

@@ -14,6 +14,7 @@ from headwise.workflows.reproduce.heads import (
     FAR,
     PRONOUNS,
     Sentence,
+    names_in,
     rank_heads,
     references,
     words_of,
@@ -21,6 +22,10 @@ from headwise.workflows.reproduce.heads import (
 from tests.conftest import Headwise
 
 TOKENS = (" The", " dog", " of", " Ma", "ry", " said", " that", " she", " saw", " it", ".")
+
+
+FAR_CASES = 9
+"""Tokens that have a word at least `FAR` away: all but the fifth and the sixth."""
 
 
 def pointing(size: int, places: dict[int, int]) -> Tensor:
@@ -40,11 +45,21 @@ def test_words_are_put_together_from_tokens() -> None:
     assert [word for word, _, _ in words_of(TOKENS)][-1] == "it."
 
 
+def test_names_are_capitalised_inside_sentences_and_nowhere_small() -> None:
+    sentences = (
+        (" Mary", " said", " I", " know", " Rome", "."),
+        (" The", " dog", " of", " Ma", "ry", "'s"),
+        (" A", " Rose", " is", " a", " rose"),
+    )
+    assert names_in(sentences) == {"Mary", "Rome"}
+
+
 def test_pronouns_refer_to_names_before_them() -> None:
-    pronouns = PRONOUNS["en"]
-    assert references(TOKENS, pronouns) == [(7, [3, 4]), (9, [3, 4])]
-    assert references((" He", " saw", " Mary"), pronouns) == [], "no name comes before"
-    assert references((" Mary", " saw", " it"), pronouns) == [], "it begins the sentence"
+    pronouns, names = PRONOUNS["en"], frozenset({"Mary"})
+    assert references(TOKENS, pronouns, names) == [(7, [3, 4]), (9, [3, 4])]
+    assert references((" He", " saw", " Mary"), pronouns, names) == [], "no name comes before"
+    assert references((" Mary", " saw", " it"), pronouns, names) == [(2, [0])]
+    assert references((" Rome", " saw", " it"), pronouns, names) == [], "no name"
 
 
 def test_the_head_that_does_it_comes_first() -> None:
@@ -54,8 +69,8 @@ def test_the_head_that_does_it_comes_first() -> None:
     before = pointing(size, {n: n - 1 for n in range(1, size)})
     sentences = [sentence(far, refers, before)]
     (first, *_) = rank_heads("long distance", sentences)
-    assert first.head == 0
-    assert first.value == pytest.approx(3 / size)
+    assert (first.head, first.cases) == (0, FAR_CASES)
+    assert first.value == pytest.approx(3 / FAR_CASES)
     (first, *_) = rank_heads("reference", sentences, PRONOUNS["en"])
     assert (first.head, first.cases) == (1, 2)
     assert first.value == pytest.approx(1.0)
@@ -66,11 +81,24 @@ def test_the_head_that_does_it_comes_first() -> None:
     assert FAR > 3
 
 
+def test_heads_that_look_everywhere_or_at_themselves_do_none_of_it() -> None:
+    size = len(TOKENS)
+    everywhere = torch.full((size + 1, size + 1), 1 / (size + 1))
+    everywhere[:, 0] += 0.01
+    itself = pointing(size, {n: n for n in range(size)})
+    once = pointing(size, {0: 8})
+    (first, *others) = rank_heads("long distance", [sentence(everywhere, itself, once)])
+    assert first.head == 2
+    assert {head.head: head.value > 0 for head in others} == {0: True, 1: False}
+    values = {each.head: each.value for each in rank_heads("structure", [sentence(itself, once)])}
+    assert values[0] == 0.0
+
+
 def test_the_best_sentence_is_named() -> None:
     size = len(TOKENS)
     far, end = pointing(size, {0: 8}), pointing(size, {})
     (first,) = rank_heads("long distance", [sentence(end), sentence(far), sentence(end)])
-    assert (first.best_sentence, first.cases) == (1, 3 * size)
+    assert (first.best_sentence, first.cases) == (1, 3 * FAR_CASES)
 
 
 def test_a_trained_run_has_figures(trained_run: Path, tmp_path: Path) -> None:

@@ -9,6 +9,8 @@ import torch
 from headwise.config import ModelConfig, Vocab
 from headwise.errors import ConfigError
 from headwise.recipes import load_recipe
+from headwise.runs.checkpoint import read_state
+from headwise.runs.directory import RunDirectory
 from headwise.workflows.reproduce.flops import count_training_flops, pair_flops
 from headwise.workflows.reproduce.table2 import reproduce_table2
 from headwise.workflows.reproduce.table2_view import table2_grids, table2_page
@@ -52,7 +54,10 @@ def test_recipes_and_runs_in_one_table(trained_run: Path, tmp_path: Path) -> Non
     table = reproduce_table2(names, tmp_path)
     recipe, run = table.costs
     assert (recipe.target_tokens, recipe.minutes) == (None, 3)
-    assert run.target_tokens is not None
+    (last,) = RunDirectory(trained_run).steps()[-1:]
+    state = read_state(RunDirectory(trained_run).step_directory(last))
+    assert run.target_tokens == state.tokens
+    assert run.minutes == state.minutes
     assert run.perplexity is not None
     assert run.flops is not None
     assert run.flops > 0
@@ -70,7 +75,7 @@ def test_a_stored_recipe_is_not_counted_again(
     monkeypatch.setattr("headwise.workflows.reproduce.table2._recipe_cost", None)
     assert reproduce_table2(["demo"], tmp_path).costs == first.costs
     assert set(json.loads((tmp_path / "table2.json").read_text())["cells"]) == {
-        "rate",
+        "rate of training's products",
         "recipe demo",
     }
 

@@ -8,22 +8,32 @@ from typing import Any
 
 from headwise.config import AnyConfig, Config, RecurrentConfig, Vocab
 from headwise.data import Text, load_subwords
+from headwise.errors import ConfigError
 from headwise.files import Folder
 from headwise.recipes import load_recipe
 from headwise.training.task import Progress
 from headwise.workflows.reproduce.baseline_text import BaselineText, baseline_text
 from headwise.workflows.reproduce.cell import Training
 from headwise.workflows.reproduce.pooled import Spread, pool
-from headwise.workflows.reproduce.store import CellStore
-from headwise.workflows.reproduce.trainings import run_missing, training_conditions
+from headwise.workflows.reproduce.store import CellStore, only_writer
+from headwise.workflows.reproduce.trainings import (
+    folder_of,
+    machine_conditions,
+    run_missing,
+    sessions_of,
+    text_conditions,
+)
 
-_VALIDATIONS = 20
+_VALIDATIONS = 10
 """Of each training: the points of its curve."""
 
 _BLEU_PAIRS = 200
 """Translated at each of them."""
 
 _WIDEST = 4096
+
+_TAKEN = ("train.max_minutes", "train.seed")
+"""Settings that the comparison makes."""
 
 _RECURRENT = {
     "Bahdanau": RecurrentConfig(cell="gru", attention="additive", num_layers=1),
@@ -73,6 +83,8 @@ class Baseline:
     text: BaselineText
     bleu_spread: Spread | None
     """None with a single seed."""
+    sessions: tuple[str, ...] = ()
+    """In what the versions differ that the models were trained with."""
 
 
 def reproduce_baseline(
@@ -88,61 +100,68 @@ def reproduce_baseline(
     say: Callable[[str], None] = lambda _: None,
 ) -> Baseline:
     """Train the three models for equally long, or go on; results are in baseline.json."""
-    transformer = transformer_config(minutes, overrides)
+    for override in overrides:
+        if override.partition("=")[0].strip() in _TAKEN:
+            raise ConfigError(f"--set {override}: give --minutes or --seeds instead")
     conditions = {
         "minutes": minutes,
         "jobs": jobs,  # Trainings side by side slow each other down, and time is the budget.
         "settings": list(overrides),
-        **training_conditions(text, valid, jobs=jobs),
+        **text_conditions(text, valid),
+        **machine_conditions(jobs=jobs),
     }
-    store = CellStore(out / "baseline.json", conditions)
-    store.save()
-    folder = out / "baseline"
-    split = baseline_text(text, valid, transformer, folder / "text", on_progress)
-    if not split.long_sentences:
-        say(
-            "the text is too small to hold sentences out that are longer than any in training: "
-            "that test is left out"
-        )
-    source, target = load_subwords(Folder.of(split.data))
-    vocab = Vocab(source_size=len(source), target_size=len(target))
-    configs: dict[str, AnyConfig] = {"Transformer": transformer}
-    for name, model in _RECURRENT.items():
-        configs[name] = recurrent_config(transformer, model, vocab)
-    trainings = [
-        Training(
-            name=f"{name}, seed {seed}",
-            config=replace(config, train=replace(config.train, seed=seed)),
-            run=folder / f"{name.lower()}-seed-{seed}",
-            data=split.data,
-            test=split.test,
-        )
-        for seed in range(1, seeds + 1)
-        for name, config in configs.items()
-    ]
-    run_missing(trainings, store, jobs=jobs, on_progress=on_progress, say=say)
-    models = tuple(
-        Compared(
-            name=name,
-            parameters=config.model.count_parameters(vocab),
-            d_model=config.model.d_model,
-            cells=tuple(store[f"{name}, seed {seed}"] for seed in range(1, seeds + 1)),
-        )
-        for name, config in configs.items()
-    )
-    found = Baseline(
-        conditions=conditions,
-        models=models,
-        text=split,
-        bleu_spread=pool(model.test("usual", "bleu") for model in models),
-    )
-    store.save(
-        models=[
-            {key: value for key, value in asdict(model).items() if key != "cells"}
-            for model in models
+    path, folder = out / "baseline.json", out / f"baseline-{folder_of(conditions)}"
+    with only_writer(path):
+        store = CellStore(path, conditions)
+        store.save()
+        transformer = transformer_config(minutes, overrides)
+        split = baseline_text(text, valid, transformer, folder / "text", on_progress)
+        if not split.long_sentences:
+            say(
+                "the text is too small to hold sentences out that are longer than any in "
+                "training: that test is left out"
+            )
+        source, target = load_subwords(Folder.of(split.data))
+        vocab = Vocab(source_size=len(source), target_size=len(target))
+        configs: dict[str, AnyConfig] = {"Transformer": transformer}
+        for name, model in _RECURRENT.items():
+            configs[name] = recurrent_config(transformer, model, vocab)
+        trainings = [
+            Training(
+                name=f"{name}, seed {seed}",
+                config=replace(config, train=replace(config.train, seed=seed)),
+                run=folder / f"{name.lower()}-seed-{seed}",
+                data=split.data,
+                test=split.test,
+            )
+            for seed in range(1, seeds + 1)
+            for name, config in configs.items()
         ]
-    )
-    return found
+        costs = {each.name: minutes for each in trainings}
+        run_missing(trainings, store, costs=costs, jobs=jobs, on_progress=on_progress, say=say)
+        models = tuple(
+            Compared(
+                name=name,
+                parameters=config.model.count_parameters(vocab),
+                d_model=config.model.d_model,
+                cells=tuple(store[f"{name}, seed {seed}"] for seed in range(1, seeds + 1)),
+            )
+            for name, config in configs.items()
+        )
+        found = Baseline(
+            conditions=conditions,
+            models=models,
+            text=split,
+            bleu_spread=pool(model.test("usual", "bleu") for model in models),
+            sessions=sessions_of(store, [each.name for each in trainings])[1],
+        )
+        store.save(
+            models=[
+                {key: value for key, value in asdict(model).items() if key != "cells"}
+                for model in models
+            ]
+        )
+        return found
 
 
 def transformer_config(minutes: float, overrides: Sequence[str] = ()) -> Config:

@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 
 from headwise.config import Config
 from headwise.data import ParallelFiles, Subwords, Text
@@ -41,6 +42,9 @@ class BaselineText:
     """Source tokens of the longest sentence in training."""
     long_sentences: int
     """Test sentences that are longer; 0 if the text is too small to hold any out."""
+    long_median: int
+    long_longest: int
+    """Source tokens of those; 0 if there are none."""
 
 
 def baseline_text(
@@ -92,11 +96,14 @@ def _make(
         subwords=subwords,
         on_progress=on_progress,
     )
+    long_lengths = [len(subwords[0].encode(each.source)) for each in test if each.is_long]
     counts = {
         "train_pairs": len(train),
-        "test_sentences": len(split.test),
+        "test_sentences": len(test) - len(long_lengths),
         "longest": longest,
-        "long_sentences": sum(each.is_long for each in test),
+        "long_sentences": len(long_lengths),
+        "long_median": round(median(long_lengths)) if long_lengths else 0,
+        "long_longest": max(long_lengths, default=0),
     }
     write_file(directory / "text.json", json.dumps(counts).encode())
 

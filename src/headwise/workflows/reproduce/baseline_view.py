@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from headwise.inspect.table_page import Grid, Plot, render_table_page
 from headwise.workflows.reproduce.baseline import Baseline, Compared
+from headwise.workflows.reproduce.trainings import file_names
 
 _LEAD = (
     "The Transformer beside the recurrent encoder-decoders that it replaced, with additive "
@@ -87,8 +88,10 @@ def baseline_page(found: Baseline) -> str:
         grids=baseline_grids(found),
         plots=[plot for plot in plots if any(plot.lines.values())],
         conditions={
-            **{key: v for key, v in found.conditions.items() if key != "validation text"},
-            "text": ", ".join(found.conditions["text"]),
+            **found.conditions,
+            "text": file_names(found.conditions["text"]),
+            "validation text": file_names(found.conditions["validation text"] or ())
+            or "held out of the text",
         },
     )
 
@@ -99,7 +102,7 @@ def _row(model: Compared, found: Baseline) -> tuple[str, ...]:
     long = model.test("long", "perplexity")
     return (
         model.name,
-        f"{model.parameters:,}",
+        f"{model.parameters:,} ({_percent(model.parameters, found.models[0].parameters)})",
         str(model.d_model),
         f"{model.mean('minutes'):.1f}",
         f"{model.mean('tokens'):,.0f}",
@@ -112,12 +115,17 @@ def _row(model: Compared, found: Baseline) -> tuple[str, ...]:
     )
 
 
+def _percent(value: int, of: int) -> str:
+    return f"{100 * (value / of - 1):+.1f} %"
+
+
 def _notes(found: Baseline) -> tuple[str, ...]:
     text, seeds = found.text, len(found.models[0].cells)
     if text.long_sentences:
         longer = (
             f"Longer: {text.long_sentences:,} sentences of more than {text.longest} source tokens, "
-            "which no sentence in training has; they are translated whole."
+            f"which no sentence in training has: up to {text.long_longest}, half of them up to "
+            f"{text.long_median}. They are translated whole."
         )
     else:
         longer = (
@@ -126,12 +134,13 @@ def _notes(found: Baseline) -> tuple[str, ...]:
         )
     notes = [
         f"{text.train_pairs:,} pairs to train on, {text.test_sentences:,} sentences to test on, "
-        f"{seeds} {'seed' if seeds == 1 else 'seeds'}. Minutes include validation.",
+        f"{seeds} {'seed' if seeds == 1 else 'seeds'}. Minutes include validation; tokens a "
+        "second do not.",
         longer,
         _finding(found),
         "Bahdanau: one GRU layer; Sutskever: two LSTM layers, where the original has four. Both "
-        "clip their gradients, the Transformer does not; learning rate and batches are the same, "
-        "and were chosen for the Transformer.",
+        "clip their gradients, the Transformer does not.",
+        *found.sessions,
     ]
     if found.bleu_spread is not None:
         notes.append(
@@ -153,7 +162,10 @@ def _finding(found: Baseline) -> str:
     if ahead:
         verdict = f"Disagrees with the paper: {' and '.join(ahead)} ahead of the Transformer"
     else:
-        verdict = "As in the paper, the Transformer is ahead of both"
+        verdict = (
+            "As in the paper, the Transformer is ahead of both, with a learning rate and batches "
+            "that were chosen for it"
+        )
     spread = found.bleu_spread
     if spread is None:
         return f"{verdict}, by one seed and without an interval."

@@ -7,8 +7,10 @@ answer one on stdout.
 import json
 import math
 import os
+import signal
 import sys
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,10 +24,13 @@ from headwise.data.text import read_lines
 from headwise.errors import HeadwiseError
 from headwise.evaluation import bleu
 from headwise.files import parse_json, remove_directory
+from headwise.runs.device import choose_device
 from headwise.runs.directory import RunDirectory
+from headwise.runs.environment import describe, read_sessions, source_digest
 from headwise.runs.metrics import read_metrics
 from headwise.tasks.translation.trained import TrainedModel, load_model
 from headwise.tasks.translation.translator import Translator
+from headwise.training.events import Event, Note
 from headwise.workflows.train import train
 
 _MOST_PAIRS = 1000
@@ -34,6 +39,9 @@ _MOST_PAIRS = 1000
 _MOST_TOKENS = 500
 """Of a sentence that is translated: learned positions end somewhere, and rows of a table must be
 measured on the same sentences."""
+
+_SAVE_SECONDS = 60.0
+"""How long a training may take to save after the process that started it has gone."""
 
 _LENGTHS = (5, 10, 15, 20, 30, 40, 60, 100)
 """Source tokens at which one group of sentences ends and the next begins."""
@@ -109,7 +117,13 @@ def read_test(path: Path) -> list[TestSentence]:
 
 def train_and_measure(training: Training) -> dict[str, Any]:
     """Train until the config's limits and return the results as JSON values."""
-    report = train(training.config, training.run, data=training.data)
+    warnings: list[str] = []
+
+    def on_event(event: Event) -> None:
+        if isinstance(event, Note) and event.is_warning:
+            warnings.append(event.text)
+
+    report = train(training.config, training.run, data=training.data, on_event=on_event)
     if report.signal:
         raise SystemExit(128 + report.signal)
     run = RunDirectory(training.run)
@@ -134,6 +148,9 @@ def train_and_measure(training: Training) -> dict[str, Any]:
         "tokens_per_second": speeds[len(speeds) // 2] if speeds else None,
         "perplexity": final,
         "curve": curve,
+        "config": training.config.to_dict(),
+        "sessions": _sessions(run),
+        "warnings": warnings,
     }
     if training.translates:
         result["bleu"] = _validation_bleu(trained, translator, training.data)
@@ -141,6 +158,14 @@ def train_and_measure(training: Training) -> dict[str, Any]:
         result["test"] = _measure_test(trained, translator, read_test(training.test))
     _remove_older_checkpoints(run)
     return result
+
+
+def _sessions(run: RunDirectory) -> list[dict[str, Any]]:
+    """Return what the sessions of a run ran on, each combination once."""
+    keys = describe(choose_device(None), 1)
+    found = [{key: each.get(key) for key in keys} for each in read_sessions(run.environment_file)]
+    code = source_digest()
+    return [{**each, "code": code} for n, each in enumerate(found) if each not in found[:n]]
 
 
 def _validation_bleu(trained: TrainedModel, translator: Translator, data: Path) -> float | None:
@@ -219,4 +244,6 @@ def _end_with_parent() -> None:
     # Not through sys.stdin, whose lock this thread would hold when the interpreter ends.
     while os.read(0, 1):
         pass
-    os._exit(1)  # At once: what is lost is what came after the last checkpoint.
+    os.kill(os.getpid(), signal.SIGTERM)  # A training saves its last update.
+    time.sleep(_SAVE_SECONDS)
+    os._exit(1)

@@ -7,7 +7,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextlib import suppress
 from typing import IO, Any
 
@@ -15,6 +15,9 @@ import torch
 
 from headwise.errors import HeadwiseError
 from headwise.workflows.reproduce.cell import Training
+
+_LOOK_SECONDS = 2.0
+"""From one look at running trainings to the next."""
 
 _STOP_SECONDS = 60.0
 """How long a stopped training may take to save, before it is killed."""
@@ -30,21 +33,35 @@ def run_trainings(
     *,
     jobs: int,
     on_result: Callable[[Training, dict[str, Any]], None],
+    on_look: Callable[[], None] = lambda: None,
 ) -> None:
     """Run trainings, `jobs` at a time, and pass on each result as it comes.
 
-    The first error, or an exception such as KeyboardInterrupt, stops the others: they save, and
-    the next call goes on from there.
+    The error of a training is raised when all others have ended, so that it does not keep them from
+    being trained. An exception such as KeyboardInterrupt stops them: they save, and the next call
+    goes on from there. `on_look` is called every few seconds.
     """
     children = Children(threads_each(jobs))
+    errors: list[str] = []
     with ThreadPoolExecutor(jobs) as pool:
         futures = {pool.submit(children.train, training): training for training in trainings}
+        waiting = set(futures)
         try:
-            for future in as_completed(futures):
-                on_result(futures[future], future.result())
+            while waiting:
+                ended, waiting = wait(waiting, _LOOK_SECONDS, FIRST_COMPLETED)
+                for future in ended:
+                    try:
+                        result = future.result()
+                    except HeadwiseError as error:
+                        errors.append(str(error))
+                    else:
+                        on_result(futures[future], result)
+                on_look()
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
             children.stop()
+    if errors:
+        raise HeadwiseError("; ".join(errors))
 
 
 class Children:

@@ -32,16 +32,18 @@ _SHOWN = 5
 _MEASURES: dict[Figure, tuple[str, str]] = {
     "long distance": (
         "Figure 3",
-        f"attention of a token to tokens at least {FAR} away, on average",
+        f"attention of a token to a word at least {FAR} tokens away, where it attends to nothing "
+        "more, on average over the tokens that have such a word",
     ),
     "reference": (
         "Figure 4",
-        "attention of pronouns to names before them: capitalised words that do not begin the "
-        "sentence",
+        "attention of pronouns to the name before them that they attend to most; names are words "
+        "that the text has capitalised inside sentences and never in small letters",
     ),
     "structure": (
         "Figure 5",
-        "attention of a token to the one at a fixed distance, the same for every token",
+        "attention of a token to the one at a fixed distance, the same for every token, in "
+        "sentences of at least 8 tokens",
     ),
 }
 

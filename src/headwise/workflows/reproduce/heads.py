@@ -2,12 +2,13 @@
 
 Each figure has a measure of a head, between 0 and 1, averaged over a text:
 
-- long distance (Figure 3): how much attention goes to words at least `FAR` tokens away;
-- reference (Figure 4): how much attention pronouns give to names before them;
-- structure (Figure 5): how much attention goes to the token at one distance, the same for all, such
-  as the one before.
+- long distance (Figure 3): how much a token gives to one word at least `FAR` tokens away, where
+  it gives no token more. A head that attends to everything a little has none of it;
+- reference (Figure 4): how much a pronoun gives to the name before it that it gives most to;
+- structure (Figure 5): how much a token gives to the one at a fixed distance, the same for all,
+  such as the one before.
 
-The end token, on which heads rest that have nothing to do, is left out.
+The end token, on which heads rest that have nothing to do, counts as none of these.
 """
 
 from collections import defaultdict
@@ -15,13 +16,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import torch
 from torch import Tensor
 
 Figure = Literal["long distance", "reference", "structure"]
 
 FAR = 6
-_FARTHEST_OFFSET = 3
-"""Of the distances that `structure` looks at: farther ones are those of long distance."""
+_OFFSETS = (-3, -2, -1, 1, 2, 3)
+"""The distances that `structure` looks at: farther ones are those of long distance."""
+
+_FEWEST_TOKENS = 8
+"""Of a sentence that has structure to show."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -33,13 +38,11 @@ PRONOUNS: dict[str, frozenset[str]] = {
         "he him his himself she her hers herself it its itself they them their theirs themselves "
         "who whose whom which"
     ),
-    "de": _words(
-        "er ihn ihm sein seine seinen seinem seiner sie ihr ihre ihren ihrem ihrer es sich"
-    ),
     "fr": _words("il ils elle elles lui leur leurs son sa ses se qui"),
     "es": _words("él ella ellos ellas su sus se lo la le los las les quien que"),
 }
-"""By language, in lower case. `la` and `que` are more often other words: the measure averages."""
+"""By language, in lower case. `la` and `que` are more often other words: the measure averages.
+German is missing, whose nouns are all written like names."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,20 +82,41 @@ def words_of(tokens: Sequence[str]) -> list[tuple[str, int, int]]:
     ]
 
 
-def references(tokens: Sequence[str], pronouns: frozenset[str]) -> list[tuple[int, list[int]]]:
-    """Return, for each pronoun that has a name before it, its token and those of the names.
+def names_in(sentences: Iterable[Sequence[str]]) -> frozenset[str]:
+    """Return the names in a text, given the tokens of its sentences.
 
-    A name is a capitalised word that does not begin the sentence.
+    A name is capitalised somewhere inside a sentence, and nowhere written in small letters.
     """
+    capitalised, small = set(), set()
+    for tokens in sentences:
+        for number, (word, _, _) in enumerate(words_of(tokens)):
+            bare = _bare(word)
+            if bare[:1].islower():
+                small.add(bare)
+            elif number and bare[:1].isupper() and bare != "I":
+                capitalised.add(bare)
+    return frozenset(name for name in capitalised if name.lower() not in small)
+
+
+def references(
+    tokens: Sequence[str], pronouns: frozenset[str], names: frozenset[str]
+) -> list[tuple[int, list[int]]]:
+    """Return, for each pronoun that has a name before it, its token and those of the names."""
     found: list[tuple[int, list[int]]] = []
-    names: list[int] = []
-    for number, (word, start, end) in enumerate(words_of(tokens)):
-        if word.lower().strip(".,;:!?\"'") in pronouns:
-            if names:
-                found.append((start, list(names)))
-        elif number and word[:1].isupper():
-            names += range(start, end)
+    before: list[int] = []
+    for word, start, end in words_of(tokens):
+        bare = _bare(word)
+        if bare.lower() in pronouns:
+            if before:
+                found.append((start, list(before)))
+        elif bare in names:
+            before += range(start, end)
     return found
+
+
+def _bare(word: str) -> str:
+    """Return a word without punctuation and without what follows an apostrophe."""
+    return word.strip(".,;:!?\"'()¿¡«»“”").partition("'")[0].partition("’")[0]
 
 
 def rank_heads(
@@ -101,15 +125,17 @@ def rank_heads(
     """Return all heads that the text has cases for, the one that does it most first."""
     sums: dict[tuple[int, int, int | None], float] = defaultdict(float)
     best: dict[tuple[int, int, int | None], tuple[float, int]] = {}
-    cases = 0
+    cases, names = 0, names_in(sentence.tokens for sentence in sentences)
     for number, sentence in enumerate(sentences):
-        count, found = _measure(figure, sentence, pronouns)
+        measured = _measure(figure, sentence, pronouns, names)
+        count = measured.cases
         cases += count
-        for key, total in found:
-            sums[key] += total
-            share = total / count
-            if share > best.get(key, (-1.0, 0))[0]:
-                best[key] = (share, number)
+        for offset, layer, totals in measured.totals:
+            for head, total in enumerate(totals.tolist()):
+                key = (layer, head, offset)
+                sums[key] += total
+                if total / count > best.get(key, (-1.0, 0))[0]:
+                    best[key] = (total / count, number)
     heads = [
         Head(
             layer=layer,
@@ -128,32 +154,46 @@ def rank_heads(
     return list(strongest.values())
 
 
-_Totals = list[tuple[tuple[int, int, int | None], float]]
+@dataclass(frozen=True, kw_only=True)
+class _Measured:
+    """What one sentence adds to the averages."""
+
+    cases: int
+    totals: list[tuple[int | None, int, Tensor]]
+    """An offset, a layer, and the sum over the cases of each of its heads [H]."""
 
 
-def _measure(figure: Figure, sentence: Sentence, pronouns: frozenset[str]) -> tuple[int, _Totals]:
-    """Return how many cases a sentence has, and each head's sum over them."""
+def _measure(
+    figure: Figure, sentence: Sentence, pronouns: frozenset[str], names: frozenset[str]
+) -> _Measured:
     size = len(sentence.tokens)
+    layers = list(enumerate(sentence.weights))
     if figure == "long distance":
-        pairs = [(q, k) for q in range(size) for k in range(size) if abs(q - k) >= FAR]
-        return (size if pairs else 0), list(_sums(sentence, pairs, None))
+        is_word = torch.tensor([any(map(str.isalnum, token)) for token in sentence.tokens])
+        places = torch.arange(size)
+        is_far = ((places[:, None] - places).abs() >= FAR) & is_word  # [S, S]
+        cases = int(is_far.any(1).sum())
+        found = [(None, layer, _strongest_far(weights, is_far)) for layer, weights in layers]
+        return _Measured(cases=cases, totals=found if cases else [])
     if figure == "reference":
-        cases = references(sentence.tokens, pronouns)
-        pairs = [(query, key) for query, keys in cases for key in keys]
-        return len(cases), list(_sums(sentence, pairs, None))
-    found: _Totals = []
-    for offset in range(-_FARTHEST_OFFSET, _FARTHEST_OFFSET + 1):
-        pairs = [(q, q + offset) for q in range(size) if 0 <= q + offset < size]
-        found += _sums(sentence, pairs, offset)
-    return size, found
+        pairs = references(sentence.tokens, pronouns, names)
+        found = [
+            (None, layer, sum((w[:, query, keys].amax(1) for query, keys in pairs), torch.zeros(1)))
+            for layer, w in layers
+        ]
+        return _Measured(cases=len(pairs), totals=found if pairs else [])
+    if size < _FEWEST_TOKENS:
+        return _Measured(cases=0, totals=[])
+    offsets = [
+        (offset, layer, weights[:, :size, :size].diagonal(offset, 1, 2).sum(1))
+        for offset in _OFFSETS
+        for layer, weights in layers
+    ]
+    return _Measured(cases=size, totals=[*offsets])
 
 
-def _sums(
-    sentence: Sentence, pairs: Sequence[tuple[int, int]], offset: int | None
-) -> Iterable[tuple[tuple[int, int, int | None], float]]:
-    if not pairs:
-        return
-    queries, keys = [query for query, _ in pairs], [key for _, key in pairs]
-    for layer, weights in enumerate(sentence.weights):
-        for head, total in enumerate(weights[:, queries, keys].sum(1).tolist()):
-            yield (layer, head, offset), total
+def _strongest_far(weights: Tensor, is_far: Tensor) -> Tensor:
+    """Return, for each head, the sum of the far weights [H, S, S] that are the largest of a row."""
+    size = len(is_far)
+    far = weights[:, :size, :size].masked_fill(~is_far, 0.0).amax(2)  # [H, S]
+    return far.where(far >= weights[:, :size].amax(2), 0.0).sum(1)

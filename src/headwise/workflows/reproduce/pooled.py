@@ -18,7 +18,7 @@ class Spread:
 
     deviation: float
     freedom: int
-    """Degrees of freedom: results beyond the first of each row."""
+    """Degrees of freedom."""
 
     def half_width(self, *counts: int) -> float:
         """Return half of the 95 % interval of a mean of so many seeds, or of a difference of two.
@@ -37,6 +37,30 @@ def pool(rows: Iterable[Sequence[float]]) -> Spread | None:
             squares += math.fsum((value - mean) ** 2 for value in values)
             freedom += len(values) - 1
     if not freedom or not math.isfinite(squares):
+        return None
+    return Spread(deviation=math.sqrt(squares / freedom), freedom=freedom)
+
+
+def pool_paired(rows: Iterable[Sequence[float]]) -> Spread | None:
+    """Pool what is left of rows of equal seeds without the means of rows and of seeds.
+
+    With the same seed, rows see the same batches and the same dropout, so that a seed may be good
+    or bad for all of them. That is no part of their differences, and this spread is for those.
+    """
+    table = [list(values) for values in rows]
+    seeds = len(table[0]) if table else 0
+    freedom = (len(table) - 1) * (seeds - 1)
+    if freedom < 1 or any(len(values) != seeds for values in table):
+        return None
+    of_rows = [math.fsum(values) / seeds for values in table]
+    of_seeds = [math.fsum(column) / len(table) for column in zip(*table, strict=True)]
+    mean = math.fsum(of_rows) / len(table)
+    squares = math.fsum(
+        (value - of_row - of_seed + mean) ** 2
+        for values, of_row in zip(table, of_rows, strict=True)
+        for value, of_seed in zip(values, of_seeds, strict=True)
+    )
+    if not math.isfinite(squares):
         return None
     return Spread(deviation=math.sqrt(squares / freedom), freedom=freedom)
 

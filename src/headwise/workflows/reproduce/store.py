@@ -1,12 +1,14 @@
 """The cells of a table that have been measured, in a file that is complete at any moment."""
 
 import json
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from headwise.errors import CheckpointError, ConfigError
-from headwise.files import make_directories, parse_json, replace_file
+from headwise.files import make_directories, open_in_place, parse_json, replace_file, try_lock
 
 _MOST_BYTES = 64 << 20
 
@@ -70,3 +72,21 @@ class CellStore:
                 "another --out, or the same conditions to go on with this one"
             )
         self._cells = cells
+
+
+@contextmanager
+def only_writer(path: Path) -> Iterator[None]:
+    """Keep other commands from writing the same results, each with what it knows of them."""
+    make_directories(path.parent)
+    try:
+        lock = open_in_place(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT)
+    except OSError as error:
+        raise CheckpointError(f"{path.parent}: cannot be written to: {error.strerror}") from error
+    try:
+        if try_lock(lock) == "busy":
+            raise ConfigError(
+                f"{path}: another command is writing to it: wait for it, or choose another --out"
+            )
+        yield
+    finally:
+        os.close(lock)

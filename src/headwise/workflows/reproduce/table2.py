@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from headwise.config import AnyConfig, ModelConfig, Vocab
 from headwise.errors import ConfigError
 from headwise.machine import num_cores
 from headwise.recipes import load_recipe
+from headwise.runs.checkpoint import read_state
 from headwise.runs.directory import RunDirectory
 from headwise.runs.environment import cpu_name
 from headwise.runs.metrics import read_metrics
@@ -96,7 +96,9 @@ def reproduce_table2(
     """Compute the costs of recipes, and of runs, or go on; they are stored in table2.json."""
     conditions = {"cpu": cpu_name(), "cores": num_cores(), "threads": torch.get_num_threads()}
     store = CellStore(out / "table2.json", conditions)
-    rate: float = store.cell("rate", lambda: gemm_rate(torch.device("cpu")) * 1e9)
+    rate: float = store.cell(
+        "rate of training's products", lambda: gemm_rate(torch.device("cpu")) * 1e9
+    )
     costs = []
     for number, name in enumerate(names):
         path = Path(name)
@@ -143,18 +145,17 @@ def _run_cost(run: RunDirectory, rate: float) -> Cost:
     lines = [line for line in metrics if line.get("kind") == "train"]
     if not lines:
         raise ConfigError(f"{run.path} has not been trained yet: its metrics are empty")
-    tokens = lines[0]["target_tokens_per_second"] * lines[0]["minutes"]
-    tokens += sum(
-        after["target_tokens_per_second"] * (after["minutes"] - before["minutes"])
-        for before, after in pairwise(lines)
-    )
+    steps = run.steps()
+    if not steps:
+        raise ConfigError(f"{run.path} has no checkpoint, which says what it was trained on")
+    state = read_state(run.step_directory(steps[-1]))
     valid = [line for line in metrics if line.get("kind") == "valid"]
-    minutes: float = lines[-1]["minutes"]
+    minutes = state.minutes
     vocab = load_task(config).vocab(config, run.folder)
     return Cost(
         name=str(run.path),
         minutes=minutes,
-        target_tokens=60 * tokens,
+        target_tokens=float(state.tokens),
         hardware_flops=60 * minutes * rate,
         hardware=f"{minutes:.1f} minutes × this machine's {_giga(rate)} GFLOP/s",
         perplexity=valid[-1].get("perplexity") if valid else None,

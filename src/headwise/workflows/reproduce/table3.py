@@ -17,9 +17,15 @@ from headwise.tasks.table import load_task
 from headwise.training.task import Progress
 from headwise.workflows.reproduce.cell import Training
 from headwise.workflows.reproduce.children import run_trainings
-from headwise.workflows.reproduce.pooled import Spread, pool
-from headwise.workflows.reproduce.store import CellStore
-from headwise.workflows.reproduce.trainings import run_missing, training_conditions
+from headwise.workflows.reproduce.flops import pair_flops
+from headwise.workflows.reproduce.pooled import Spread, pool, pool_paired
+from headwise.workflows.reproduce.store import CellStore, only_writer
+from headwise.workflows.reproduce.trainings import (
+    folder_of,
+    run_missing,
+    sessions_of,
+    text_conditions,
+)
 from headwise.workflows.runs import training_batches
 
 GROUPS = ("base", "A", "B", "C", "D", "E", "big")
@@ -39,6 +45,24 @@ _SETTINGS = (
     "train.keep_last=2",
 )
 """How all rows depart from the paper: as is usual for minutes of training on one core."""
+
+_LIMITS = (
+    "max_steps",
+    "max_epochs",
+    "max_tokens",
+    "max_minutes",
+    "patience",
+    "warmup_steps",
+    "decay_by",
+    "save_every_steps",
+    "save_every_minutes",
+    "average_last",
+    "seed",
+)
+"""Settings of training that the table makes, so that rows are trained on equally many tokens."""
+
+_PAIR_LENGTH = 15
+"""Tokens of each side, to compare the work of rows."""
 
 _VALIDATIONS = 10
 """Of each training, at equal distances; a killed one loses less than what is between two."""
@@ -91,6 +115,11 @@ class Table3:
     log_spread: Spread | None
     """Of the logarithm of the perplexity; None with a single seed."""
     bleu_spread: Spread | None
+    log_paired: Spread | None
+    """The same for differences of rows, which have seeds in common."""
+    bleu_paired: Spread | None
+    sessions: tuple[str, ...] = ()
+    """In what the machines and versions differ that rows were trained on."""
 
     @property
     def base(self) -> Row:
@@ -120,43 +149,92 @@ def reproduce_table3(
     """
     if (minutes is None) == (tokens is None):
         raise ConfigError("give either --minutes, of the base model, or --tokens")
-    base, folder = scaled("table3-base", factor, overrides), out / "table3"
+    base = scaled("table3-base", factor, overrides)
+    check_overrides(overrides)
     conditions = {
         "factor": factor,
         "budget": f"{tokens:,} target tokens" if tokens else f"{minutes:g} minutes of base",
         "settings": list(overrides),
-        **training_conditions(text, valid, jobs=jobs),
+        **text_conditions(text, valid),
     }
-    store = CellStore(out / "table3.json", conditions)
-    store.save()  # Before there is anything to go on with under other conditions.
-    data = folder / "data"
-    if not data.is_dir():
-        prepare(text, base, data, valid=valid, on_progress=on_progress)
-    if tokens is None:
-        assert minutes is not None
-        tokens = _tokens_in(minutes, base, folder, store, jobs, say)
-    steps, update_tokens, epoch_tokens = _steps(base, data, tokens)
-    wanted = [each for each in _EXPERIMENTS if _group(each) in ("base", *groups)]
-    trainings = [
-        Training(
-            name=f"{_short(each)}, seed {seed}",
-            config=_trained(scaled(each.recipe, factor, overrides), steps, seed),
-            run=folder / f"{_short(each)}-seed-{seed}",
-            data=data,
-        )
-        for seed in range(1, seeds + 1)
-        for each in wanted
-    ]
-    run_missing(trainings, store, jobs=jobs, on_progress=on_progress, say=say)
+    path, folder = out / "table3.json", out / f"table3-{folder_of(conditions)}"
+    with only_writer(path):
+        store = CellStore(path, conditions)
+        store.save()  # Before there is anything to go on with under other conditions.
+        data = folder / "data"
+        if not data.is_dir():
+            prepare(text, base, data, valid=valid, on_progress=on_progress)
+        if tokens is None:
+            assert minutes is not None
+            tokens = _tokens_in(minutes, base, folder, store, jobs, say)
+        steps, update_tokens, epoch_tokens = _steps(base, data, tokens)
+        epochs = steps * update_tokens / epoch_tokens
+        say(f"each row: {tokens:,} target tokens, {epochs:.1f} passes over the text")
+        wanted = [each for each in _EXPERIMENTS if _group(each) in ("base", *groups)]
+        trainings, costs = _trainings(wanted, factor, overrides, steps, seeds, folder)
+        run_missing(trainings, store, costs=costs, jobs=jobs, on_progress=on_progress, say=say)
+        return _table(wanted, store, seeds, len(TokenShards(data / "train")), epochs)
+
+
+def _trainings(
+    wanted: Sequence[Experiment],
+    factor: int,
+    overrides: Sequence[str],
+    steps: int,
+    seeds: int,
+    folder: Path,
+) -> tuple[list[Training], dict[str, float]]:
+    """Return the trainings and the work of each: seed by seed, and base first, then the largest.
+
+    A large one that begins last would run alone.
+    """
+    found: list[Training] = []
+    costs: dict[str, float] = {}
+    for seed in range(1, seeds + 1):
+        of_seed = []
+        for each in wanted:
+            config = scaled(each.recipe, factor, overrides)
+            training = Training(
+                name=f"{_short(each)}, seed {seed}",
+                config=_trained(config, steps, seed),
+                run=folder / f"{_short(each)}-seed-{seed}",
+                data=folder / "data",
+            )
+            vocab = config.row.vocab(config)
+            costs[training.name] = float(
+                pair_flops(config.model, vocab, _PAIR_LENGTH, _PAIR_LENGTH)
+            )
+            of_seed.append(training)
+        first, *others = of_seed
+        found += [first, *sorted(others, key=lambda other: -costs[other.name])]
+    return found, costs
+
+
+def _table(
+    wanted: Sequence[Experiment], store: CellStore, seeds: int, train_pairs: int, epochs: float
+) -> Table3:
+    names = [f"{_short(each)}, seed {seed}" for seed in range(1, seeds + 1) for each in wanted]
+    for seed in range(1, seeds + 1):
+        tokens = {store[name]["tokens"] for name in names if name.endswith(f"seed {seed}")}
+        if len(tokens) > 1:
+            raise ConfigError(
+                "the rows were trained on different numbers of tokens, since row (E) reads pairs "
+                f"of at most {load_recipe('table3-e-learned').model.max_positions:,} tokens: lower "
+                "train.batch_tokens, and choose another --out"
+            )
     rows = tuple(_row(each, store, seeds) for each in wanted)
+    common, differing = sessions_of(store, names)
     table = Table3(
-        conditions=conditions,
+        conditions={**store.conditions, **common},
         rows=rows,
-        target_tokens=store[trainings[0].name]["tokens"],
-        train_pairs=len(TokenShards(data / "train")),
-        epochs=steps * update_tokens / epoch_tokens,
+        target_tokens=store[names[0]]["tokens"],
+        train_pairs=train_pairs,
+        epochs=epochs,
         log_spread=pool(row.log_perplexities for row in rows),
         bleu_spread=pool(row.bleus for row in rows),
+        log_paired=pool_paired(row.log_perplexities for row in rows),
+        bleu_paired=pool_paired(row.bleus for row in rows),
+        sessions=differing,
     )
     store.save(rows=[asdict(row) for row in rows])
     return table
@@ -166,7 +244,8 @@ def scaled(recipe: str, factor: int, overrides: Sequence[str] = ()) -> Config:
     """Return a row of the table with all widths and the vocabulary divided by a factor.
 
     Heads and layers stay, and so do all ratios of the table; parameters become fewer by the square
-    of the factor.
+    of the factor. The paper's learning rate falls with the root of d_model (§5.3, eq. 3), so that
+    a row of another width has another peak rate.
     """
     config = load_recipe(recipe, _SETTINGS)
     model = config.model
@@ -174,7 +253,29 @@ def scaled(recipe: str, factor: int, overrides: Sequence[str] = ()) -> Config:
     values = config.to_dict()
     values["model"].update(sizes)
     values["data"]["vocab_size"] //= factor
-    return _overridden(Config.from_dict(values), overrides)
+    config = _overridden(Config.from_dict(values), overrides)
+    if config.train.schedule == "paper":
+        return config
+    base = load_recipe("table3-base").model.d_model // factor
+    rate = config.train.peak_rate * math.sqrt(base / config.model.d_model)
+    return replace(config, train=replace(config.train, peak_rate=rate))
+
+
+def check_overrides(overrides: Sequence[str]) -> None:
+    """Raise ConfigError for a setting that rows differ in, or that the table makes itself."""
+    base = load_recipe("table3-base").to_dict()
+    taken = {f"train.{key}" for key in _LIMITS}
+    for experiment in _EXPERIMENTS:
+        row = load_recipe(experiment.recipe).to_dict()
+        for section in ("model", "train"):
+            changed = (key for key, value in row[section].items() if base[section][key] != value)
+            taken |= {f"{section}.{key}" for key in changed}
+    for override in overrides:
+        key = override.partition("=")[0].strip()
+        if key in taken:
+            raise ConfigError(
+                f"--set {override}: Table 3 sets {key} itself, for its rows or for its budget"
+            )
 
 
 def _overridden(config: Config, overrides: Sequence[str]) -> Config:

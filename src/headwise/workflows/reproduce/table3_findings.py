@@ -1,7 +1,9 @@
-"""What the paper concludes from Table 3, and whether that holds for a measured table."""
+"""What the paper concludes from Table 3, and whether that holds for a measured table.
+
+Perplexities are compared as logarithms: seeds change a perplexity by a factor.
+"""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -10,16 +12,19 @@ from headwise.workflows.reproduce.table3 import Row, Table3
 
 Claim = Literal["worse", "better", "equal"]
 
+_EQUAL_RATIO = 5.01 / 4.92
+"""Perplexities that are nearer than this count as equal: the smallest difference from which the
+paper concludes anything, that of 32 heads."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """A comparison of two rows that the paper draws a conclusion from (§6.2)."""
+    """A comparison of a row with base that the paper draws a conclusion from."""
 
     says: str
     row: str
-    """Which is worse or better than the other, or equal."""
+    """Which is worse or better than base, or equal."""
     claim: Claim
-    to: str = "base"
     by_bleu: bool = False
 
 
@@ -55,52 +60,47 @@ class Judgement:
 
 
 def judge(table: Table3) -> list[Judgement]:
-    """Judge every finding whose rows were trained."""
+    """Judge every finding whose row was trained."""
     rows = {row.recipe.removeprefix("table3-"): row for row in table.rows}
     return [
-        _judge(finding, rows[finding.row], rows[finding.to], table)
-        for finding in FINDINGS
-        if finding.row in rows and finding.to in rows
+        _judge(finding, rows[finding.row], table) for finding in FINDINGS if finding.row in rows
     ]
 
 
-def difference(row: Row, other: Row) -> float:
+def difference(row: Row, base: Row) -> float:
     """Return how much higher the perplexity of a row is."""
-    return row.perplexity - other.perplexity
+    return row.perplexity - base.perplexity
 
 
-def difference_width(row: Row, other: Row, spread: Spread | None) -> float | None:
+def difference_width(row: Row, base: Row, spread: Spread | None) -> float | None:
     """Return half of the interval of `difference`, from the spread of logarithms."""
     if spread is None:
         return None
-    width = spread.half_width(len(row.perplexities), len(other.perplexities))
-    return other.perplexity * math.expm1(width)
+    seeds = len(row.perplexities)
+    return spread.half_width(seeds) * math.hypot(row.perplexity, base.perplexity)
 
 
-def _judge(finding: Finding, row: Row, other: Row, table: Table3) -> Judgement:
+def _judge(finding: Finding, row: Row, table: Table3) -> Judgement:
+    base, seeds = table.base, len(row.bleus)
     if finding.by_bleu:
-        here, paper = row.bleu - other.bleu, _paper(row, other, lambda r: r.paper.bleu)
-        spread = table.bleu_spread
-        width = None if spread is None else spread.half_width(len(row.bleus), len(other.bleus))
-        worse = -here
+        assert row.paper.bleu is not None
+        assert base.paper.bleu is not None
+        paper, here = row.paper.bleu - base.paper.bleu, row.bleu - base.bleu
+        spread = table.bleu_paired
+        shown = None if spread is None else spread.half_width(seeds, seeds)
+        worse, width = -here, shown
     else:
-        here, paper = difference(row, other), _paper(row, other, lambda r: r.paper.perplexity)
-        width = difference_width(row, other, table.log_spread)
-        worse = here
-    return Judgement(
-        finding=finding,
-        paper=paper,
-        here=here,
-        half_width=width,
-        verdict=_verdict(finding.claim, worse, width),
-    )
-
-
-def _paper(row: Row, other: Row, value: Callable[[Row], float | None]) -> float:
-    first, second = value(row), value(other)
-    assert first is not None
-    assert second is not None
-    return first - second
+        assert row.paper.perplexity is not None
+        assert base.paper.perplexity is not None
+        paper, here = row.paper.perplexity - base.paper.perplexity, difference(row, base)
+        spread = table.log_paired
+        shown = difference_width(row, base, spread)
+        worse = math.log(row.perplexity / base.perplexity)
+        width = None if spread is None else spread.half_width(seeds, seeds)
+    verdict = _verdict(finding.claim, worse, width)
+    if row.overfits and not finding.by_bleu:
+        verdict += " (overfitted)"
+    return Judgement(finding=finding, paper=paper, here=here, half_width=shown, verdict=verdict)
 
 
 def _verdict(claim: Claim, worse: float, width: float | None) -> str:
@@ -109,9 +109,10 @@ def _verdict(claim: Claim, worse: float, width: float | None) -> str:
             return "not known: one seed has no interval"
         is_same = worse > 0 if claim == "worse" else worse < 0
         return f"{'same' if is_same else 'opposite'} sign, but one seed has no interval"
-    is_clear = abs(worse) > width
-    if claim == "equal":
-        return "disagrees" if is_clear else "holds: the difference is within the interval"
-    if not is_clear:
+    if claim == "equal" and abs(worse) + width <= math.log(_EQUAL_RATIO):
+        return f"holds: within {100 * (_EQUAL_RATIO - 1):.1f} % of base"
+    if abs(worse) <= width:
         return "not resolved: the difference is within the interval"
+    if claim == "equal":
+        return "disagrees" if abs(worse) > math.log(_EQUAL_RATIO) else "not resolved"
     return "holds" if (worse > 0) == (claim == "worse") else "disagrees"

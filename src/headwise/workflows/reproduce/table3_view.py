@@ -4,13 +4,14 @@ import math
 
 from headwise.inspect.table_page import Grid, Plot, render_table_page
 from headwise.workflows.reproduce.pooled import Spread
-from headwise.workflows.reproduce.table3 import Row, Table3
+from headwise.workflows.reproduce.table3 import Row, Table3, scaled
 from headwise.workflows.reproduce.table3_findings import (
     Judgement,
     difference,
     difference_width,
     judge,
 )
+from headwise.workflows.reproduce.trainings import file_names
 
 _LEAD = (
     "The rows of the paper's Table 3 with all widths and the vocabulary divided by one factor, "
@@ -26,6 +27,7 @@ def table3_grids(table: Table3) -> list[Grid]:
             columns=(
                 "row",
                 "parameters",
+                "the paper's",
                 "perplexity",
                 "to base",
                 "BLEU",
@@ -40,15 +42,15 @@ def table3_grids(table: Table3) -> list[Grid]:
         ),
         Grid(
             title="The paper's findings",
-            columns=("finding (§6.2)", "paper", "here", "verdict"),
+            columns=("finding (§5.4, §6.2)", "paper", "here", "verdict"),
             rows=tuple(_finding(judgement) for judgement in judge(table)),
             notes=(
                 "Differences to base, in perplexity where nothing else is said. Conditions differ: "
                 f"models {table.conditions['factor'] ** 2:,} times smaller, "
                 f"{table.train_pairs:,} pairs of text instead of 4.5 million, "
-                f"{table.target_tokens:,} target tokens instead of about 2.5 billion, pre-norm, "
-                "clipped gradients, a cosine decay after a tenth of warm-up, and a big model that "
-                "is trained no longer than the others, not three times as long.",
+                f"{table.target_tokens:,} target tokens instead of about 2.5 billion, "
+                f"{_training_of(table)}, and a big model that is trained no longer than the "
+                "others, not three times as long.",
             ),
         ),
     ]
@@ -99,7 +101,9 @@ def table3_page(table: Table3) -> str:
         ],
         conditions={
             **conditions,
-            "text": ", ".join(table.conditions["text"]),
+            "text": file_names(table.conditions["text"]),
+            "validation text": file_names(table.conditions["validation text"] or ())
+            or "held out of the text",
             "target tokens": f"{table.target_tokens:,}",
         },
     )
@@ -122,8 +126,9 @@ def _cells(row: Row, table: Table3) -> tuple[str, ...]:
         else row.perplexity * math.expm1(table.log_spread.half_width(len(row.perplexities))),
         2,
     )
-    bleu_width, bleu_to_base = _bleu_widths(row, base, table.bleu_spread)
-    to_base = difference_width(row, base, table.log_spread)
+    bleu_width = _half_width(table.bleu_spread, len(row.bleus))
+    bleu_to_base = _half_width(table.bleu_paired, len(row.bleus), len(base.bleus))
+    to_base = difference_width(row, base, table.log_paired)
     paper, paper_base = row.paper, base.paper
     assert paper.perplexity is not None
     assert paper.bleu is not None
@@ -132,6 +137,7 @@ def _cells(row: Row, table: Table3) -> tuple[str, ...]:
     return (
         row.title,
         f"{row.parameters / 1e6:.2f} M",
+        f"{paper.parameters} M" if paper.parameters else "",
         own,
         "" if is_base else _with_width(f"{difference(row, base):+.2f}", to_base, 2),
         _with_width(f"{row.bleu:.1f}", bleu_width, 1),
@@ -143,10 +149,25 @@ def _cells(row: Row, table: Table3) -> tuple[str, ...]:
     )
 
 
-def _bleu_widths(row: Row, base: Row, spread: Spread | None) -> tuple[float | None, float | None]:
-    if spread is None:
-        return None, None
-    return spread.half_width(len(row.bleus)), spread.half_width(len(row.bleus), len(base.bleus))
+def _half_width(spread: Spread | None, *counts: int) -> float | None:
+    return None if spread is None else spread.half_width(*counts)
+
+
+def _training_of(table: Table3) -> str:
+    """Say how rows are trained other than in the paper."""
+    config = scaled("table3-base", table.conditions["factor"], table.conditions["settings"])
+    model, train = config.model, config.train
+    parts = [f"batches of {train.batch_tokens * train.accumulate:,} tokens instead of 25,000"]
+    if model.norm_order == "pre":
+        parts.append("pre-norm")
+    if train.clip_norm:
+        parts.append("clipped gradients")
+    if train.schedule != "paper":
+        parts.append(
+            f"a rate that rises for a tenth of the steps to {train.peak_rate:g} (for other widths "
+            f"times the paper's d_model^-0.5), then a {train.schedule} decay"
+        )
+    return ", ".join(parts)
 
 
 def _with_width(value: str, width: float | None, decimals: int) -> str:
@@ -162,12 +183,14 @@ def _notes(table: Table3) -> tuple[str, ...]:
         "with a beam of 4; the paper's is tokenised, on newstest2013."
     ]
     if table.log_spread is None:
-        found.append("No intervals: they need at least two seeds.")
+        found.append("No intervals: they need at least two seeds, and finite perplexities.")
     else:
         found.append(
             "±: 95 % intervals from the variance between seeds, pooled over all rows "
-            f"({table.log_spread.freedom} degrees of freedom)."
+            f"({table.log_spread.freedom} degrees of freedom). Those of differences to base leave "
+            "out what a seed does to all rows alike. Each finding is judged by itself, at 95 %."
         )
+    found += table.sessions
     if overfitted := [row.title for row in table.rows if row.overfits]:
         found.append(
             f"Overfitted, with a lower perplexity before the end: {', '.join(overfitted)}."
