@@ -7,6 +7,7 @@ vocabulary, T tokens so far, C candidates.
 """
 
 from headwise.decoding.beam import Hypothesis
+from headwise.decoding.draws import Drawing, DrawnToken, DrawSearch
 from headwise.decoding.sampling import Drawn, sample, sample_steps
 from headwise.decoding.search import BeamSearch, Found, beam_search
 from headwise.decoding.settings import (
@@ -19,7 +20,10 @@ from headwise.decoding.settings import (
 __all__ = [
     "BeamSearch",
     "Constraint",
+    "DrawSearch",
+    "Drawing",
     "Drawn",
+    "DrawnToken",
     "Found",
     "Hypothesis",
     "SamplingSettings",

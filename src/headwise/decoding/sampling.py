@@ -9,6 +9,7 @@ from torch import Tensor
 
 from headwise.config import Vocab
 from headwise.decoding.beam import Hypothesis, nan_logits
+from headwise.decoding.drawing import draw
 from headwise.decoding.settings import S, SamplingSettings, Step, forbidden_ids
 from headwise.seeding import keyed_generator
 
@@ -78,7 +79,7 @@ def sample_steps(
             allowed[:, vocab.eos] = -math.inf
         at_limit = limits[unfinished] <= length
         uniforms = torch.tensor([generators[row].random() for row in unfinished.tolist()])
-        ids = _draw(
+        ids, _ = draw(
             allowed / settings.temperature,
             uniforms.to(limits.device),
             settings.top_k,
@@ -95,26 +96,3 @@ def sample_steps(
             unfinished, ids = unfinished[remaining], ids[remaining]
             if remaining.shape[0]:
                 state = state.select(remaining)
-
-
-def _draw(logits: Tensor, uniforms: Tensor, top_k: int, top_p: float) -> Tensor:
-    """Draw a token for each row [R, V] by inverting the cumulative distribution.
-
-    Tokens are sorted by their probability, the most probable first.
-    """
-    if 0 < top_k < logits.shape[1]:
-        values, ids = logits.topk(top_k, dim=1)
-    else:
-        values, ids = logits.sort(dim=1, descending=True, stable=True)
-    probs = values.softmax(1)
-    # A token is kept if those before it have less than top_p together; the first is always kept.
-    before = probs.cumsum(1) - probs
-    is_enough = (before >= top_p * probs.sum(1, keepdim=True)) & (before > 0)
-    probs = probs.masked_fill(is_enough, 0.0)
-    cumulative = probs.cumsum(1)
-    targets = uniforms[:, None].to(probs) * cumulative[:, -1:]
-    # Rounding may make a target equal to the sum of all: then it is the last token with any
-    # probability.
-    last = probs.count_nonzero(1)[:, None] - 1
-    places = torch.minimum(torch.searchsorted(cumulative, targets, right=True), last)
-    return ids.gather(1, places).flatten()

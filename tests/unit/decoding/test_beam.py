@@ -16,10 +16,10 @@ from headwise.decoding import (
     SamplingSettings,
     SearchSettings,
     beam_search,
+    drawing,
     length_penalty,
     sample,
     sample_steps,
-    sampling,
 )
 from headwise.decoding.best import log_normalisers, top_sums
 from headwise.errors import CheckpointError
@@ -208,7 +208,7 @@ def test_a_token_with_no_probability_is_never_drawn() -> None:
     logits = torch.tensor([[1.0, 3.0, 2.0, -math.inf]])
     almost_one = torch.tensor([1 - 2**-40], dtype=torch.float64)
     for top_k, top_p, last in ((0, 1.0, 0), (2, 1.0, 2), (0, 0.5, 1), (0, 1e-320, 1)):
-        assert sampling._draw(logits, almost_one, top_k, top_p).tolist() == [last]
+        assert drawing.draw(logits, almost_one, top_k, top_p)[0].tolist() == [last]
 
 
 @pytest.mark.parametrize("top_k", [1, 2, 7, 30])
@@ -222,7 +222,7 @@ def test_draws_follow_the_truncated_distribution(top_k: int, top_p: float) -> No
     kept = [p for n, p in enumerate(probs.tolist()) if n == 0 or float(probs[:n].sum()) < top_p]
     for u in torch.linspace(0.001, 0.999, 50, dtype=torch.float64):
         passed = [n for n in range(len(kept)) if sum(kept[: n + 1]) > float(u) * sum(kept)]
-        assert sampling._draw(logits, u[None], top_k, top_p).tolist() == [int(ids[passed[0]])]
+        assert drawing.draw(logits, u[None], top_k, top_p)[0].tolist() == [int(ids[passed[0]])]
 
 
 def test_fewer_outputs_than_nbest_are_returned_if_there_are_no_more() -> None:

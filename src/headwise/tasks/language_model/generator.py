@@ -13,6 +13,7 @@ from headwise.config import (
     WIDEST_BEAM,
     LanguageModelConfig,
 )
+from headwise.decoding import Drawing
 from headwise.errors import CheckpointError, HeadwiseError, RequestError
 from headwise.model import LanguageModel, Trace, build_model
 from headwise.recipes import search_as
@@ -20,6 +21,7 @@ from headwise.runs.device import choose_device
 from headwise.runs.directory import RunDirectory
 from headwise.runs.model import load_trained
 from headwise.tasks.language_model.context import ContextModel
+from headwise.tasks.language_model.drafts import Draft, Drafts
 from headwise.tasks.language_model.generation import (
     Continuation,
     GenerationSettings,
@@ -254,6 +256,44 @@ class Generator:
         )
         ids = self._prompt_ids(prompt)
         return self._streamed(ids, settings)
+
+    def drafts(
+        self,
+        prompts: Sequence[str],
+        settings: GenerationSettings,
+        *,
+        stop: Sequence[str] = (),
+        num_best: int | None = None,
+    ) -> list[Draft]:
+        """Return what `generate_all` would draw, to be written with others': see `writing`.
+
+        There are `count` adjacent ones for each prompt. They end before any of the `stop`
+        sequences. With `num_best` they have tokens, with so many of the most probable for each.
+        """
+        assert settings.beam == 0, "a beam search cannot be joined"
+        assert settings.stop_at_end, "a draft ends with its document"
+        ids = [tuple(self._prompt_ids(prompt)) for prompt in prompts]
+        return [
+            Draft(
+                prompt=prompt,
+                drawing=Drawing(
+                    key=(settings.seed, number, each),
+                    limit=settings.max_tokens,
+                    temperature=settings.temperature,
+                    top_k=settings.top_k,
+                    top_p=settings.top_p,
+                    num_best=num_best or 0,
+                ),
+                stop=tuple(stop),
+                has_tokens=num_best is not None,
+            )
+            for number, prompt in enumerate(ids)
+            for each in range(settings.count)
+        ]
+
+    def writing(self) -> Drafts:
+        """Begin to write drafts, which can be added at any time, with no others yet."""
+        return Drafts(self._context_model, self.tokenizer)
 
     def score(self, text: str) -> TextScore:
         """Return how well a text, as one document, is predicted, over a sliding window."""
