@@ -1,5 +1,7 @@
 """Search for the sentences of many clients together (continuous batching).
 
+Here a sentence is a source to translate or a prompt to continue.
+
 A model searches for all its sentences at once, one step at a time. New sentences join at one of the
 next steps; those that are done leave and are answered. So no request waits for a batch to fill, nor
 for the rest of a batch to end.
@@ -17,9 +19,9 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import count
 from math import ceil, inf
-from typing import Any
+from typing import Any, Generic
 
-from headwise.decoding import Found, Hypothesis, SearchSettings
+from headwise.decoding import SearchSettings
 from headwise.serving.compute import Driver, set_results
 from headwise.serving.fairness import FairQueue, Ticket
 from headwise.serving.limits import Limits, RefusedError
@@ -29,11 +31,12 @@ from headwise.serving.searches import (
     BeginSearch,
     ClientLoads,
     Lane,
+    R,
     Running,
-    SearchTicket,
     Sentence,
     Source,
     Speed,
+    T,
 )
 from headwise.tasks.translation.engine import LostError
 
@@ -62,14 +65,14 @@ class _Start(Enum):
 
 
 @dataclass(frozen=True)
-class _Waiting:
+class _Waiting(Generic[T, R]):
     """The requests that wait for a search, the next first, and when that one can start."""
 
     start: _Start
-    tickets: list[SearchTicket]
+    tickets: list[Ticket[Source[T], R]]
 
 
-class Batcher:
+class Batcher(Generic[T, R]):
     """A model's queue, and the searches that take sentences from it.
 
     A driver calls `turn`, perhaps in another thread; everything else is called in the event loop.
@@ -79,7 +82,7 @@ class Batcher:
     def __init__(
         self,
         name: str,
-        search: BeginSearch,
+        search: BeginSearch[T, R],
         limits: Limits,
         metrics: Metrics,
         driver: Driver,
@@ -96,10 +99,10 @@ class Batcher:
         self._search, self._limits, self._driver = search, limits, driver
         self._default = default or SearchSettings()
         self._shares, self._is_free = shares, is_free
-        self._queue: FairQueue[Source, list[Hypothesis]] = FairQueue()
+        self._queue: FairQueue[Source[T], R] = FairQueue()
         self._loads = ClientLoads()
         self._has_unwanted = False  # Whether sentences in progress are to be dropped.
-        self._running: dict[Lane, Running] = {}
+        self._running: dict[Lane, Running[T, R]] = {}
         self._numbers, self._turns = count(), count()
         self._results: list[tuple[asyncio.Future[Any], Any]] = []
         self._speed = Speed()
@@ -128,16 +131,18 @@ class Batcher:
             seconds = self._speed.seconds_for(len(self._queue))
             raise RefusedError(
                 429,
-                "too many sentences are waiting to be translated: try again in a moment",
+                "too many sentences are waiting: try again in a moment",
                 retry_after=max(1, min(60, ceil(seconds))),
             )
 
     def submit(
-        self, sources: Iterable[list[int]], settings: SearchSettings, client: str = ""
-    ) -> SearchTicket:
-        """Queue sentences; the ticket's future gets their hypotheses."""
-        items = [Source(ids, settings) for ids in sources]
-        ticket: SearchTicket = Ticket.of(client, items, asyncio.get_running_loop().create_future())
+        self, sources: Iterable[T], settings: SearchSettings, client: str = ""
+    ) -> Ticket[Source[T], R]:
+        """Queue sentences; the ticket's future gets their results."""
+        items = [Source(item, settings) for item in sources]
+        ticket: Ticket[Source[T], R] = Ticket.of(
+            client, items, asyncio.get_running_loop().create_future()
+        )
         if not items:
             ticket.future.set_result([])
             return ticket
@@ -149,7 +154,7 @@ class Batcher:
             self._driver.wake()
         return ticket
 
-    def drop(self, ticket: SearchTicket) -> None:
+    def drop(self, ticket: Ticket[Source[T], R]) -> None:
         """Drop the unfinished sentences of a ticket, those that wait and those in progress."""
         with self._driver.changed:
             if not ticket.missing or not ticket.wanted:
@@ -196,7 +201,7 @@ class Batcher:
             waiting = self._waiting()
             lanes = self._next_lanes(waiting)
             lane = min(lanes, key=lambda each: (lanes[each], self._turn_of(each)), default=None)
-            new: dict[int, Sentence] = {}
+            new: dict[int, Sentence[T, R]] = {}
             if lane in waiting and waiting[lane].start is _Start.NOW:
                 new = self._take_from_queue(lane, waiting[lane].tickets)
         if lane is not None and (running := self._running.get(lane)) is not None:
@@ -216,13 +221,13 @@ class Batcher:
         running = self._running.get(lane)
         return -1 if running is None else running.turn
 
-    def _lane(self, ticket: SearchTicket, source: Source) -> Lane:
+    def _lane(self, ticket: Ticket[Source[T], R], source: Source[T]) -> Lane:
         """Return which search a sentence belongs to now: its client's load decides."""
         return Lane(source.settings, self._loads.is_bulk(ticket.client))
 
-    def _waiting(self) -> dict[Lane, _Waiting]:
+    def _waiting(self) -> dict[Lane, _Waiting[T, R]]:
         """Return the requests that wait for each search, and when the first of them can start."""
-        tickets: dict[Lane, list[SearchTicket]] = {}
+        tickets: dict[Lane, list[Ticket[Source[T], R]]] = {}
         for ticket, source in self._queue.heads():
             tickets.setdefault(self._lane(ticket, source), []).append(ticket)
         # While a request waits for a search with other settings to end, no such search takes new
@@ -268,7 +273,9 @@ class Batcher:
         others = [each for each in self._running if self._is_other(each)]
         return sum(each.is_bulk == lane.is_bulk for each in others) < MOST_SEARCHES
 
-    def _next_lanes(self, waiting: Mapping[Lane, _Waiting]) -> dict[Lane, tuple[float, float]]:
+    def _next_lanes(
+        self, waiting: Mapping[Lane, _Waiting[T, R]]
+    ) -> dict[Lane, tuple[float, float]]:
         """Return the searches that can take a step now, with their priorities."""
         clients: dict[Lane, set[str]] = {}
         for lane, running in self._running.items():
@@ -285,14 +292,16 @@ class Batcher:
             for lane, names in clients.items()
         }
 
-    def _take_from_queue(self, lane: Lane, starting: list[SearchTicket]) -> dict[int, Sentence]:
+    def _take_from_queue(
+        self, lane: Lane, starting: list[Ticket[Source[T], R]]
+    ) -> dict[int, Sentence[T, R]]:
         """Take the sentences that can join a search now; begin the search if there is none yet.
 
         `starting` are requests with such sentences.
         """
         running = self._running.get(lane)
         if running is None:
-            sentences: dict[int, Sentence] = {}
+            sentences: dict[int, Sentence[T, R]] = {}
             try:
                 search = self._search(
                     lane.settings,
@@ -307,12 +316,12 @@ class Batcher:
                 return {}
             running = self._running[lane] = Running(search, sentences)
             self._progress_at = time.monotonic()
-        new: dict[int, Sentence] = {}
+        new: dict[int, Sentence[T, R]] = {}
         room = self._room(lane)
         if not lane.is_bulk:
             self._light_at = time.monotonic()
 
-        def start(ticket: SearchTicket, index: int, source: Source) -> bool | None:
+        def start(ticket: Ticket[Source[T], R], index: int, source: Source[T]) -> bool | None:
             if self._lane(ticket, source) != lane:
                 return False
             if not running.has_room(source, room):
@@ -325,12 +334,12 @@ class Batcher:
         self._queue.take(start)
         return new
 
-    def _advance(self, lane: Lane, running: Running, new: dict[int, Sentence]) -> None:
+    def _advance(self, lane: Lane, running: Running[T, R], new: dict[int, Sentence[T, R]]) -> None:
         """Add new sentences to a search, and take a step of it."""
         began, running.turn = self._driver.clock(), next(self._turns)
         if new:
-            self._tokens.inc(sum(len(each.source.ids) + 1 for each in new.values()))
-            running.search.add({n: each.source.ids for n, each in new.items()})
+            self._tokens.inc(sum(len(each.source.item) + 1 for each in new.values()))
+            running.search.add({n: each.source.item for n, each in new.items()})
         clients = dict(running.tokens)
         if running.search.is_ready:
             self._batches.observe(len(running.search))
@@ -345,27 +354,27 @@ class Batcher:
                 seconds = self._driver.clock() - began
                 self._driver.turns.charge(clients, seconds, is_bulk=lane.is_bulk)
 
-    def _record(self, running: Running, found: Found) -> None:
-        """Store hypotheses with their tickets; a complete ticket is ready to be answered."""
-        for number, hypotheses in found:
-            if not hypotheses:
+    def _record(self, running: Running[T, R], found: list[tuple[int, R]]) -> None:
+        """Store results with their tickets; a complete ticket is ready to be answered."""
+        for number, result in found:
+            if not result:
                 refusal = "the model's logits are NaN for a sentence of this request"
                 self._fail_sentence(running, number, RefusedError(500, refusal))
                 continue
             self._done += 1
             sentence = self._remove(running, number)
             ticket = sentence.ticket
-            ticket.results[sentence.index] = hypotheses
+            ticket.results[sentence.index] = result
             if not ticket.missing:
                 self._results.append((ticket.future, ticket.in_order))
 
-    def _remove(self, running: Running, number: int) -> Sentence:
+    def _remove(self, running: Running[T, R], number: int) -> Sentence[T, R]:
         sentence = running.remove(number)
         with self._driver.changed:
             self._loads.remove(sentence.ticket.client, [sentence.source])
         return sentence
 
-    def _fail_sentence(self, running: Running, number: int, error: Exception) -> None:
+    def _fail_sentence(self, running: Running[T, R], number: int, error: Exception) -> None:
         """Fail the request of a sentence; its caller drops the rest of it."""
         self._results.append((self._remove(running, number).ticket.future, error))
 
@@ -383,7 +392,7 @@ class Batcher:
         for number in list(running.sentences):
             self._fail_sentence(running, number, error)
 
-    def _fail(self, ticket: SearchTicket, error: Exception) -> None:
+    def _fail(self, ticket: Ticket[Source[T], R], error: Exception) -> None:
         """Fail a request whose sentences cannot start."""
         self._loads.remove(ticket.client, self._queue.remove(ticket))
         self._results.append((ticket.future, error))

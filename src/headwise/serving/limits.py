@@ -58,9 +58,17 @@ class Limits:
 class RefusedError(RequestError):
     """A request that is refused with an HTTP status, and after how many seconds to retry it."""
 
-    def __init__(self, status: int, sentence: str, *, retry_after: int | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        sentence: str,
+        *,
+        retry_after: int | None = None,
+        field: str | None = None,
+    ) -> None:
+        """Name the `field` of the request that is wrong, if it is one."""
         super().__init__(sentence)
-        self.status, self.retry_after = status, retry_after
+        self.status, self.retry_after, self.field = status, retry_after, field
 
 
 def too_long(what: str, count: int, most: int) -> RefusedError:

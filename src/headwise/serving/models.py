@@ -8,6 +8,8 @@ from headwise.decoding import SearchSettings
 from headwise.errors import ConfigError
 from headwise.serving.limits import RefusedError
 from headwise.serving.workers import Workers
+from headwise.serving.writing import CallSoon, GenerationSearch
+from headwise.tasks.language_model.generator import Generator
 from headwise.tasks.translation.engine import OngoingSearch
 from headwise.tasks.translation.translator import Translator
 
@@ -61,18 +63,35 @@ class ServedModel:
         return bool(self.source and self.target)
 
 
-class Models:
-    """All models that are served."""
+@dataclass(frozen=True, kw_only=True)
+class GenerationModel:
+    """A language model and its name."""
 
-    def __init__(self, models: Sequence[ServedModel]) -> None:
-        self.all = tuple(models)
+    name: str
+    generator: Generator
+
+    def search(self, call_soon: CallSoon, on_step: Callable[[int, int], None]) -> GenerationSearch:
+        """Begin to write continuations, which can be added at any time."""
+        return GenerationSearch(self.generator, call_soon, on_step)
+
+
+class Models:
+    """All models that have a queue: those that translate, and those that continue a text."""
+
+    def __init__(
+        self, models: Sequence[ServedModel], generators: Sequence[GenerationModel] = ()
+    ) -> None:
+        self.all, self.generators = tuple(models), tuple(generators)
+        """`all` are those that translate."""
         self._by_name: dict[str, ServedModel] = {}
         self._by_pair: dict[tuple[str, str], ServedModel] = {}
-        for model in models:
-            if model.name in self._by_name:
+        names = [model.name for model in (*models, *generators)]
+        for name in names:
+            if names.count(name) > 1:
                 raise ConfigError(
-                    f"two runs are called {model.name!r}: rename the directory of one of them"
+                    f"two runs are called {name!r}: rename the directory of one of them"
                 )
+        for model in models:
             self._by_name[model.name] = model
             if model.has_languages:
                 self._by_pair.setdefault(_pair(model.source, model.target), model)
@@ -83,6 +102,16 @@ class Models:
             known = ", ".join(self._by_name)
             raise RefusedError(404, f"there is no model of that name: the models are {known}")
         return self._by_name[name]
+
+    def generator(self, name: str | None) -> GenerationModel:
+        """Find a language model by its name; by default the first."""
+        for model in self.generators:
+            if name in (None, model.name):
+                return model
+        known = ", ".join(model.name for model in self.generators)
+        raise RefusedError(
+            404, f"there is no language model of that name: there is {known}", field="model"
+        )
 
     def between(self, source: str, target: str) -> ServedModel:
         """Find the model between two languages; of several, the first.

@@ -60,6 +60,18 @@ class Metrics:
             ("model",),
             registry=self.registry,
         )
+        self.generated_tokens = Counter(
+            "headwise_generated_tokens_total",
+            "Tokens that language models have drawn for continuations.",
+            ("model",),
+            registry=self.registry,
+        )
+        self.close_draws = Counter(
+            "headwise_close_draws_total",
+            "Tokens whose draw was within 1e-5 of a boundary, which other requests may decide.",
+            ("model",),
+            registry=self.registry,
+        )
         self.dropped = Counter(
             "headwise_given_up_sentences_total",
             "Sentences dropped before they were done.",

@@ -1,13 +1,20 @@
-"""What the searches of a model hold: sentences, loads of clients, and speed."""
+"""What the searches of a model hold: sentences, loads of clients, and speed.
+
+A sentence is whatever a search takes: a source to translate, or a prompt to continue.
+"""
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sized
 from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar
 
-from headwise.decoding import Hypothesis, SearchSettings
+from headwise.decoding import SearchSettings
 from headwise.serving.fairness import Ticket
-from headwise.tasks.translation.engine import OngoingSearch
+
+T = TypeVar("T", bound=Sized)
+T_contra = TypeVar("T_contra", contravariant=True)
+R = TypeVar("R")
 
 _MOST_SENTENCES = 128
 _MOST_TOKENS = 16_384
@@ -24,22 +31,54 @@ _BULK_SECONDS = 2.0
 _MOST_BULK_CLIENTS = 1024
 
 
-@dataclass(frozen=True)
-class Source:
-    """A sentence as token ids, and its search settings."""
+class Search(Protocol[T_contra, R]):
+    """A search that numbered sentences can join at any time, such as an `OngoingSearch`."""
 
-    ids: list[int]
+    def __len__(self) -> int:
+        """Return how many sentences are being searched."""
+        ...
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether `advance` would return without waiting."""
+        ...
+
+    def accepts(self, newcomers: int) -> bool:
+        """Return whether this is a good time to add so many sentences."""
+        ...
+
+    def add(self, sources: Mapping[int, T_contra]) -> None:
+        """Start searching for new sentences."""
+        ...
+
+    def advance(self) -> list[tuple[int, R]]:
+        """Take a step; return the results of the sentences that it finished, or raise LostError.
+
+        A false result stands for NaN logits.
+        """
+        ...
+
+    def drop(self, numbers: Collection[int]) -> None:
+        """Cancel some sentences as soon as possible."""
+        ...
+
+
+@dataclass(frozen=True)
+class Source(Generic[T]):
+    """A sentence, and its search settings."""
+
+    item: T
+    """What the search takes, whose length is in tokens."""
     settings: SearchSettings
 
     @property
     def tokens(self) -> int:
         """Its share of a search: source tokens, once per hypothesis."""
-        return (len(self.ids) + 1) * self.settings.beam
+        return (len(self.item) + 1) * self.settings.beam
 
 
-SearchTicket = Ticket[Source, list[Hypothesis]]
 ClientOf = Callable[[int], str]
-BeginSearch = Callable[[SearchSettings, Callable[[], None], ClientOf, bool], OngoingSearch]
+BeginSearch = Callable[[SearchSettings, Callable[[], None], ClientOf, bool], Search[T, R]]
 """Begins a search, given its settings, a callback for when it becomes ready by itself, a function
 that returns the client of a sentence, and whether it is bulk."""
 
@@ -53,26 +92,26 @@ class Lane:
 
 
 @dataclass(frozen=True, eq=False)
-class Sentence:
+class Sentence(Generic[T, R]):
     """One sentence of a request."""
 
-    ticket: SearchTicket
+    ticket: Ticket[Source[T], R]
     index: int
     """Its place among the request's results."""
-    source: Source
+    source: Source[T]
 
 
 @dataclass(eq=False)
-class Running:
+class Running(Generic[T, R]):
     """A search in progress, its sentences, and how many of their tokens each client has."""
 
-    search: OngoingSearch
-    sentences: dict[int, Sentence]
+    search: Search[T, R]
+    sentences: dict[int, Sentence[T, R]]
     tokens: Counter[str] = field(default_factory=Counter)
     turn: int = 0
     """The number of its last turn."""
 
-    def has_room(self, source: Source, shares: float) -> bool:
+    def has_room(self, source: Source[T], shares: float) -> bool:
         """Return whether there is room for a sentence in `shares` times the usual size."""
         size, most_tokens = len(self.sentences), _MOST_TOKENS * shares
         if not size:
@@ -80,14 +119,14 @@ class Running:
         tokens = self.tokens.total() + source.tokens
         if size >= _MOST_SENTENCES * shares or tokens > most_tokens:
             return False
-        longest = max(len(each.source.ids) for each in self.sentences.values())
-        return (size + 1) * (max(longest, len(source.ids)) + 1) <= most_tokens
+        longest = max(len(each.source.item) for each in self.sentences.values())
+        return (size + 1) * (max(longest, len(source.item)) + 1) <= most_tokens
 
-    def add(self, number: int, sentence: Sentence) -> None:
+    def add(self, number: int, sentence: Sentence[T, R]) -> None:
         self.sentences[number] = sentence
         self.tokens[sentence.ticket.client] += sentence.source.tokens
 
-    def remove(self, number: int) -> Sentence:
+    def remove(self, number: int) -> Sentence[T, R]:
         sentence = self.sentences.pop(number)
         client = sentence.ticket.client
         self.tokens[client] -= sentence.source.tokens
@@ -103,7 +142,7 @@ class ClientLoads:
         self._loads: dict[str, Counter[str]] = {}
         self._bulk_until: dict[str, float] = {}
 
-    def add(self, client: str, sources: Iterable[Source]) -> None:
+    def add(self, client: str, sources: Iterable[Source[Any]]) -> None:
         """Count a client's new sentences."""
         if len(self._bulk_until) > _MOST_BULK_CLIENTS:
             now = time.monotonic()
@@ -113,7 +152,7 @@ class ClientLoads:
             load["sentences"] += 1
             load["tokens"] += source.tokens
 
-    def remove(self, client: str, sources: Iterable[Source]) -> None:
+    def remove(self, client: str, sources: Iterable[Source[Any]]) -> None:
         """Stop counting sentences that neither wait nor are in progress any more."""
         for source in sources:
             load = self._loads[client]

@@ -18,7 +18,15 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headwise import __version__
 from headwise.errors import ConfigError
-from headwise.serving import errors, libretranslate, logs, pages, task_api, translation_api
+from headwise.serving import (
+    errors,
+    generation_api,
+    libretranslate,
+    logs,
+    pages,
+    task_api,
+    translation_api,
+)
 from headwise.serving.bodies import BodyGuard
 from headwise.serving.client_limits import (
     LoopTime,
@@ -32,13 +40,14 @@ from headwise.serving.compute import ComputeThread
 from headwise.serving.keys import BodyKeyGuard, KeyGuard, Keys, Sessions
 from headwise.serving.limits import Limits
 from headwise.serving.logs import log
-from headwise.serving.models import Models, ServedModel
+from headwise.serving.models import GenerationModel, Models, ServedModel
 from headwise.serving.observation import Metrics, Observer
 from headwise.serving.protocol import GuardedProtocol, TlsProtocol
 from headwise.serving.service import Service
 from headwise.serving.task_api import TaskModel
 from headwise.serving.translation import check_recipe
 from headwise.signals import StopSignals
+from headwise.tasks.language_model.generator import Generator
 
 _KEY_IN_BODY = ("/translate", "/languages")
 _REQUESTS = (
@@ -126,6 +135,8 @@ def make_routes(service: Service, sessions: Sessions | None, others: list[TaskMo
     app.include_router(translation_api.routes(service))
     app.include_router(libretranslate.routes(service))
     app.include_router(task_api.routes(service, others))
+    if service.models.generators:
+        app.include_router(generation_api.routes(service))
     app.include_router(pages.status_routes(service))
     app.include_router(pages.routes(app, sessions, translates=bool(service.models.all)))
     requests = {each.served.request for each in others}
@@ -230,11 +241,19 @@ def make_server(
 ) -> Server:
     """Make a server; it gets its sockets when it is run."""
     limits = limits or Limits()
-    known = Models([model for model in models if isinstance(model, ServedModel)])
     others = [model for model in models if isinstance(model, TaskModel)]
+    known = Models(
+        [model for model in models if isinstance(model, ServedModel)],
+        [
+            GenerationModel(name=model.name, generator=model.predictor)
+            for model in others
+            if isinstance(model.predictor, Generator)
+        ],
+    )
     for model in known.all:
         check_recipe(model, limits)
-    service = Service(known, limits, Metrics(), compute, num_others=len(others))
+    num_others = len(others) - len(known.generators)
+    service = Service(known, limits, Metrics(), compute, num_others=num_others)
     time_of_clients = LoopTime(proxies or TrustedProxies())
 
     class Protocol(GuardedProtocol):

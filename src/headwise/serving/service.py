@@ -7,13 +7,15 @@ from typing import Any, TypeVar
 
 from starlette.requests import Request
 
+from headwise.decoding import Hypothesis
 from headwise.serving.batching import Batcher
 from headwise.serving.calls import Calls
 from headwise.serving.client_limits import CharacterRate, Concurrency
 from headwise.serving.compute import ComputeThread, Driver, InLoop, Work
 from headwise.serving.limits import Limits, RefusedError, too_long
-from headwise.serving.models import Models, ServedModel
+from headwise.serving.models import GenerationModel, Models, ServedModel
 from headwise.serving.observation import Metrics
+from headwise.serving.writing import TOGETHER, Job, Result
 
 T = TypeVar("T")
 
@@ -49,16 +51,16 @@ class Service:
     ) -> None:
         """Search in `compute`, except for models with workers.
 
-        `num_others` models are of other tasks than translation, and have no queue of their own.
+        `num_others` models are of other tasks, and have no queue of their own.
         """
         self.models, self.limits, self.metrics = models, limits, metrics
-        self._num_models = len(models.all) + num_others
+        self._num_models = len(models.all) + len(models.generators) + num_others
         self._compute = compute
         in_loop = InLoop()
         self._drivers: dict[str, Driver] = {
             model.name: compute if model.workers is None else in_loop for model in models.all
         }
-        self._batchers = {
+        self._batchers: dict[str, Batcher[list[int], list[Hypothesis]]] = {
             model.name: Batcher(
                 model.name,
                 model.search,
@@ -71,10 +73,14 @@ class Service:
             )
             for model in models.all
         }
+        self._writers = {
+            model.name: self._writer(model, compute, metrics) for model in models.generators
+        }
         self.light_calls = Calls(limits, compute, is_bulk=False)
         self.bulk_calls = Calls(limits, compute, is_bulk=True)
         self._work: list[tuple[Driver, Work]] = [
             *((self._drivers[name], batcher) for name, batcher in self._batchers.items()),
+            *((compute, writer) for writer in self._writers.values()),
             (compute, self.light_calls),
             (compute, self.bulk_calls),
         ]
@@ -85,6 +91,26 @@ class Service:
         self.is_accepting = False
         self._pending: set[_Pending] = set()
         metrics.ready.set_function(lambda: float(self.is_ready))
+
+    def _writer(
+        self, model: GenerationModel, compute: ComputeThread, metrics: Metrics
+    ) -> Batcher[Job, Result]:
+        """Make the queue of a language model."""
+        tokens = metrics.generated_tokens.labels(model.name)
+        close_draws = metrics.close_draws.labels(model.name)
+
+        def count(drawn: int, close: int) -> None:
+            tokens.inc(drawn)
+            close_draws.inc(close)
+
+        return Batcher(
+            model.name,
+            lambda *_: model.search(compute.call_soon, count),
+            self.limits,
+            metrics,
+            compute,
+            default=TOGETHER,
+        )
 
     async def start(self) -> None:
         """Accept requests from now on; call this in the event loop that handles them."""
@@ -144,17 +170,34 @@ class Service:
             elif model.workers is not None:
                 if not model.workers.num_ready:
                     found[model.name] = "has no worker that is ready"
-            elif max(self._compute.stalled_seconds, batcher.stalled_seconds) >= self._hang_seconds:
+            elif self._hangs(batcher):
                 found[model.name] = "hangs"
+        for name, writer in self._writers.items():
+            if not self._compute.has(writer):
+                found[name] = "has crashed"
+            elif self._hangs(writer):
+                found[name] = "hangs"
         return found
 
-    def batcher(self, model: ServedModel) -> Batcher:
+    def _hangs(self, batcher: Batcher[Any, Any]) -> bool:
+        stalled_seconds = max(self._compute.stalled_seconds, batcher.stalled_seconds)
+        return stalled_seconds >= self._hang_seconds
+
+    def batcher(self, model: ServedModel) -> Batcher[list[int], list[Hypothesis]]:
         """Return a model's queue; raise RefusedError if the model cannot answer now."""
-        if reason := self.broken().get(model.name):
-            raise RefusedError(
-                503, f"the model {model.name} {reason}: try again in a moment", retry_after=5
-            )
+        self._check_works(model.name)
         return self._batchers[model.name]
+
+    def writer(self, model: GenerationModel) -> Batcher[Job, Result]:
+        """Return a language model's queue; raise RefusedError if the model cannot answer now."""
+        self._check_works(model.name)
+        return self._writers[model.name]
+
+    def _check_works(self, name: str) -> None:
+        if reason := self.broken().get(name):
+            raise RefusedError(
+                503, f"the model {name} {reason}: try again in a moment", retry_after=5
+            )
 
     def check_size(self, texts: Sequence[str]) -> None:
         """Raise RefusedError for too many texts or characters."""

@@ -1,5 +1,7 @@
 """Routes of the tasks other than translation: POST /v1/<verb>, answered by a plain handler.
 
+(Language models have routes of their own, in `generation_api`.)
+
 A task says how it is served in a module of its own (`served` in its row of `TASKS`). Handlers
 run in the compute thread, in turns with searches: a request waits for its turn like any other, and
 counts towards its client's limits.
@@ -109,8 +111,9 @@ def routes(service: Service, models: list[TaskModel]) -> APIRouter:
     async def tasks() -> dict[str, list[dict[str, Any]]]:
         return {"models": [model.about() for model in models]}
 
-    for verb in dict.fromkeys(model.served.verb for model in models):
-        own = [model for model in models if model.served.verb == verb]
+    handled = [model for model in models if isinstance(model.served, TakesTexts | TakesFiles)]
+    for verb in dict.fromkeys(model.served.verb for model in handled):
+        own = [model for model in handled if model.served.verb == verb]
         first = own[0].served
         content: dict[str, Any] = {}
         for model in own:
