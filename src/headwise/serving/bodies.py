@@ -252,19 +252,21 @@ def checked(kind: type[R], fields: Mapping[str, Any]) -> R:
     known = {name: fields[name] for name in kind.model_fields if name in fields}
     if kind.model_config.get("extra") == "forbid" and len(known) < len(fields):
         unknown = next(name for name in fields if name not in known)
-        raise RefusedError(400, f"{unknown[:_LONGEST_NAME]}: there is no such field")
+        name = unknown[:_LONGEST_NAME]
+        raise RefusedError(400, f"{name}: there is no such field", field=name)
     try:
         return kind.model_validate(known)
     except ValidationError as error:
-        raise RefusedError(400, _first_error(error)) from error
+        raise _first_error(error) from error
 
 
-def _first_error(error: ValidationError) -> str:
+def _first_error(error: ValidationError) -> RefusedError:
     """Describe the first wrong field; quote only its name."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     field = ".".join(map(str, first["loc"]))
     message = first["msg"]
-    return f"{field}: {message[:1].lower()}{message[1:]}"
+    sentence = f"{field}: {message[:1].lower()}{message[1:]}"
+    return RefusedError(400, sentence, field=str(first["loc"][0]) if first["loc"] else None)
 
 
 def _has_more_values(body: bytes, most: int) -> bool:

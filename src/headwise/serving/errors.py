@@ -44,8 +44,12 @@ def install(app: FastAPI) -> None:
     """Make an app answer every error in this format."""
 
     @app.exception_handler(RequestError)
-    async def on_request_error(_: Request, error: RequestError) -> JSONResponse:
-        return refused(error) if isinstance(error, RefusedError) else problem(400, str(error))
+    async def on_request_error(request: Request, error: RequestError) -> JSONResponse:
+        if not isinstance(error, RefusedError):
+            return problem(400, str(error))
+        # For the routes whose errors name it in a field of their own.
+        request.scope["state"]["wrong_field"] = error.field
+        return refused(error)
 
     @app.exception_handler(HTTPException)
     async def on_http(_: Request, error: HTTPException) -> JSONResponse:

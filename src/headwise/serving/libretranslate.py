@@ -12,8 +12,8 @@ from headwise.serving.errors import ERRORS
 from headwise.serving.forms import FORMS, form_fields, media_type
 from headwise.serving.limits import Limits, RefusedError
 from headwise.serving.service import Service
+from headwise.serving.texts import Texts
 from headwise.serving.translation import translate as translate_texts
-from headwise.serving.translation_api import Texts
 from headwise.tasks.translation.translator import Translation, join
 
 

@@ -1,5 +1,6 @@
 """Find the served models by name or by languages."""
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,6 +70,8 @@ class GenerationModel:
 
     name: str
     generator: Generator
+    loaded_at: int = field(default_factory=lambda: int(time.time()))
+    """Seconds since 1970."""
 
     def search(self, call_soon: CallSoon, on_step: Callable[[int, int], None]) -> GenerationSearch:
         """Begin to write continuations, which can be added at any time."""

@@ -23,6 +23,7 @@ from headwise.serving import (
     generation_api,
     libretranslate,
     logs,
+    openai_api,
     pages,
     task_api,
     translation_api,
@@ -42,6 +43,8 @@ from headwise.serving.limits import Limits
 from headwise.serving.logs import log
 from headwise.serving.models import GenerationModel, Models, ServedModel
 from headwise.serving.observation import Metrics, Observer
+from headwise.serving.openai_errors import OpenAIErrors
+from headwise.serving.openai_types import CompletionRequest
 from headwise.serving.protocol import GuardedProtocol, TlsProtocol
 from headwise.serving.service import Service
 from headwise.serving.task_api import TaskModel
@@ -109,7 +112,9 @@ def make_app(
         proxies=proxies,
         pages=pages.PAGES,
     )
-    return Observer(guarded, service.metrics, proxies, is_accepting=lambda: service.is_accepting)
+    return OpenAIErrors(
+        Observer(guarded, service.metrics, proxies, is_accepting=lambda: service.is_accepting)
+    )
 
 
 def make_routes(service: Service, sessions: Sessions | None, others: list[TaskModel]) -> FastAPI:
@@ -137,9 +142,12 @@ def make_routes(service: Service, sessions: Sessions | None, others: list[TaskMo
     app.include_router(task_api.routes(service, others))
     if service.models.generators:
         app.include_router(generation_api.routes(service))
+        app.include_router(openai_api.routes(service))
     app.include_router(pages.status_routes(service))
     app.include_router(pages.routes(app, sessions, translates=bool(service.models.all)))
-    requests = {each.served.request for each in others}
+    requests: set[type[BaseModel]] = {each.served.request for each in others}
+    if service.models.generators:
+        requests.add(CompletionRequest)
     _describe(app, [*_REQUESTS, *requests], has_keys=sessions is not None)
     return app
 
@@ -149,7 +157,8 @@ def _describe(app: FastAPI, requests: Iterable[type[BaseModel]], *, has_keys: bo
     schema = app.openapi()
     components = schema["components"]
     for kind in requests:
-        components["schemas"][kind.__name__] = kind.model_json_schema()
+        described = kind.model_json_schema(ref_template="#/components/schemas/{model}")
+        components["schemas"] |= described.pop("$defs", {}) | {kind.__name__: described}
     if has_keys:
         components["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
         for path, operations in schema["paths"].items():

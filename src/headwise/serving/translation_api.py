@@ -3,41 +3,22 @@
 import json
 from collections.abc import Sequence
 from functools import partial
-from typing import Annotated, Any
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from pydantic_core import PydanticCustomError
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from headwise.serving import translation
 from headwise.serving.bodies import json_request
 from headwise.serving.errors import ERRORS
 from headwise.serving.limits import RefusedError
+from headwise.serving.openai_types import ModelEntry, model_entry
 from headwise.serving.service import Service
+from headwise.serving.texts import Texts
 from headwise.tasks.translation.translator import Candidate, Translation
 
 _NEEDED = "needs the torch engine, and a model that has attention"
-
-
-def _check_texts(given: object) -> object:
-    """Stop at the first entry that is not a string: pydantic's union makes an error for each."""
-    if not isinstance(given, str | list):
-        raise PydanticCustomError("texts", "input should be a string or a list of strings")
-    if isinstance(given, list):
-        for number, entry in enumerate(given):
-            if not isinstance(entry, str):
-                raise PydanticCustomError(
-                    "texts", "entry {number} should be a string", {"number": number}
-                )
-    return given
-
-
-Texts = Annotated[
-    str | list[str],
-    BeforeValidator(_check_texts),
-    Field(description="A text or several; each is split into lines and sentences."),
-]
 
 
 class TranslateRequest(BaseModel):
@@ -45,7 +26,7 @@ class TranslateRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    q: Texts
+    q: Texts = Field(description="A text or several; each is split into lines and sentences.")
     model: str | None = Field(None, description="A name of /v1/models; by default the first.")
     source: str | None = Field(None, description="Language code, instead of a model.")
     target: str | None = Field(None, description="Language code, instead of a model.")
@@ -174,9 +155,11 @@ class ModelAnswer(BaseModel):
 class ModelsAnswer(BaseModel):
     """All models that are served, and the limits of one request."""
 
-    models: list[ModelAnswer]
+    models: list[ModelAnswer] = Field(description="Those that translate.")
     max_characters: int
     max_candidates: int
+    object: Literal["list"] = "list"
+    data: list[ModelEntry] = Field(description="Language models, as OpenAI's API lists them.")
 
 
 def routes(service: Service) -> APIRouter:
@@ -198,6 +181,7 @@ def routes(service: Service) -> APIRouter:
             ],
             max_characters=service.limits.characters,
             max_candidates=service.limits.candidates,
+            data=[model_entry(model) for model in service.models.generators],
         )
 
     @router.post(
