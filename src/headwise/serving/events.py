@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from headwise.errors import RequestError
+from headwise.serving.errors import INTERNAL
 from headwise.serving.limits import RefusedError
 from headwise.serving.service import Service
 
@@ -56,6 +57,11 @@ class EventStream(Response):
             if isinstance(error, RefusedError) and error.status == _CLOSED_BY_CLIENT:
                 return
             await self._send(send, event(self._problem(error)), more=False)
+        except Exception:  # A bug, which the server logs.
+            if self._has_begun:
+                bug = RefusedError(500, INTERNAL)
+                await self._send(send, event(self._problem(bug)), more=False)
+            raise
 
     async def _send_all(self, send: Send) -> None:
         async with aclosing(self._events) as events:  # type: ignore[type-var]

@@ -155,7 +155,9 @@ def check_supported(fields: dict[str, Any]) -> None:
         if name in fields and fields[name] is None:
             del fields[name]
     prompt = fields.get("prompt")
-    if isinstance(prompt, list) and prompt and isinstance(prompt[0], int | list):
+    if prompt == []:
+        raise RefusedError(400, "prompt: send at least one text", field="prompt")
+    if isinstance(prompt, list) and isinstance(prompt[0], int | list):
         raise RefusedError(400, "prompt: token ids are not supported: send texts", field="prompt")
     if fields.get("echo") and fields.get("logprobs") is not None:
         raise RefusedError(
