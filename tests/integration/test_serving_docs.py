@@ -14,7 +14,9 @@ import pytest
 
 from headwise.serving.keys import Keys, add_key
 from headwise.serving.limits import Limits
+from tests.generators import served_generator
 from tests.servers import running, served, start_serve
+from tests.unit.tasks.test_generator import make_generator
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = {name: (ROOT / name).read_text("utf-8") for name in ("README.md", "docs/serving.md")}
@@ -30,11 +32,12 @@ def curls(document: str) -> list[str]:
 @pytest.mark.skipif(shutil.which("curl") is None, reason="no curl")
 def test_the_examples_with_curl_work(trained_run: Path, tmp_path: Path) -> None:
     commands = [command for document in DOCUMENTS.values() for command in curls(document)]
-    assert len(commands) >= 8
+    assert len(commands) >= 12
     key = add_key(tmp_path / "keys", "reader")
     model = served(trained_run, source="en", target="de")
+    language_model = served_generator(make_generator())
     with (
-        running([model]) as free,
+        running([model, language_model]) as free,
         running([model], keys=Keys(tmp_path / "keys")) as guarded,
     ):
         for command in commands:
@@ -47,8 +50,12 @@ def test_the_examples_with_curl_work(trained_run: Path, tmp_path: Path) -> None:
                 check=True,
                 env=os.environ | {"KEY": key},
             )
-            answer = json.loads(result.stdout)
-            assert "error" not in answer, command
+            answers = [result.stdout]
+            if '"stream": true' in command:
+                *answers, last, _ = result.stdout.replace("data: ", "").split("\n\n")
+                assert last == "[DONE]"
+            assert answers
+            assert all("error" not in json.loads(answer) for answer in answers), command
 
 
 def test_the_documented_limits_are_the_defaults() -> None:

@@ -11,7 +11,10 @@ from hypothesis.errors import Unsatisfiable
 from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 
+from headwise.serving.limits import Limits
+from tests.generators import served_generator
 from tests.servers import Running, running, served
+from tests.unit.tasks.test_generator import make_generator
 
 CHECKS = [
     schemathesis.checks.not_a_server_error,
@@ -24,6 +27,12 @@ CHECKS = [
 @pytest.fixture(scope="module")
 def server(trained_run: Path) -> Iterator[Running]:
     with running([served(trained_run)]) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def generation_server() -> Iterator[Running]:
+    with running([served_generator(make_generator())], limits=Limits(cost=300)) as server:
         yield server
 
 
@@ -66,6 +75,16 @@ def test_generated_requests_cause_no_server_errors(server: Running) -> None:
     assert {each.split()[1] for each in asked} >= {"/translate", "/v1/translate", "/v1/attention"}
 
 
+def test_generated_requests_to_a_language_model_cause_no_server_errors(
+    generation_server: Running,
+) -> None:
+    asked = ask_everything(generation_server, examples=12)
+    assert {each.split()[1] for each in asked} >= {"/v1/generate", "/v1/completions"}
+
+
 @pytest.mark.slow
-def test_many_generated_requests_cause_no_server_errors(server: Running) -> None:
+def test_many_generated_requests_cause_no_server_errors(
+    server: Running, generation_server: Running
+) -> None:
     ask_everything(server, examples=500)
+    ask_everything(generation_server, examples=500)

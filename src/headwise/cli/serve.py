@@ -100,7 +100,7 @@ def _origin(given: str) -> str:
     type=click.IntRange(min=1),
     default=Limits.cost,
     show_default=True,
-    help="Sentences x beam x longest output of one request.",
+    help="Sentences x beam x longest output of one request, or tokens to read and to generate.",
 )
 @click.option(
     "--max-requests",

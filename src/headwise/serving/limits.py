@@ -33,7 +33,8 @@ class Limits:
     """Widest beam and longest n-best list."""
     cost: int = 250_000
     """Most tokens that a request may generate: those of all hypotheses of all sentences at their
-    greatest length."""
+    greatest length. Of a language model: those of all prompts that it reads, and of all
+    continuations."""
     attention_weights: int = 400_000
     """Most attention weights of a response (a few megabytes), and of one sentence's alignment."""
     queue: int = 1000

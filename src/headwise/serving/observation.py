@@ -56,7 +56,7 @@ class Metrics:
         )
         self.source_tokens = Counter(
             "headwise_source_tokens_total",
-            "Source tokens searched.",
+            "Source tokens searched, or prompt tokens read and tokens to generate at most.",
             ("model",),
             registry=self.registry,
         )
