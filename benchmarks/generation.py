@@ -7,6 +7,11 @@ sides have: GPT-2's (pre-norm, tanh GELU, learned positions, tied output). Weigh
 the same on both sides. Both read the same prompts and write as many tokens, with a cache of keys
 and values, on as many threads; the outputs must be equal. They take turns over several rounds, and
 the best round of each counts. The result is new tokens per second, prompts included in the time.
+
+    python benchmarks/generation.py --run RUN [--prompts FILE] [--clients 32] [--rounds N]
+
+measures a server instead: streaming clients together, and one after the other
+(generation_clients.py). The prompts are the first words of the file's lines.
 """
 
 import argparse
@@ -20,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import transformers
+from generation_clients import measure_clients
 from machine import machine
 
 from headwise.config import AnyConfig, ModelConfig, Vocab
@@ -29,6 +34,11 @@ from headwise.model.layers import Layer
 from headwise.recipes import load_recipe
 from headwise.tasks.language_model.context import ContextModel
 from headwise.tasks.language_model.generation import GenerationSettings, draw
+
+RESULTS = Path(__file__).parent / "results"
+REQUESTS = 3
+"""Of each client of a server."""
+PROMPT_WORDS = 8
 
 PROMPT = 16
 ROWS = (1, 16)
@@ -55,6 +65,8 @@ def gpt2_layout(config: ModelConfig, context: int) -> ModelConfig:
 
 def make_peer(ours: LanguageModel, attention: str) -> Any:
     """Make transformers' model with the weights of ours."""
+    import transformers
+
     config = ours.config
     theirs = transformers.GPT2LMHeadModel(
         transformers.GPT2Config(
@@ -160,15 +172,50 @@ def measure(recipe: str, tokens: int, rounds: int) -> dict[str, Any]:
     return result
 
 
+def serve(options: argparse.Namespace) -> None:
+    """Measure a server of a run."""
+    lines = [""] if options.prompts is None else options.prompts.read_text("utf-8").splitlines()
+    starts = [" ".join(line.split()[:PROMPT_WORDS]) for line in lines]
+    prompts = [starts[number % len(starts)] for number in range(REQUESTS * options.clients)]
+    found = measure_clients(
+        options.run,
+        prompts,
+        clients=options.clients,
+        tokens=options.tokens,
+        rounds=options.rounds,
+    )
+    out = options.out or RESULTS / "generation-served.json"
+    write(out, {"machine": machine(torch=torch.__version__), "rounds": options.rounds, **found})
+    for name, speed in found["tokens_per_second"].items():
+        first = found["first_text_ms"][name]
+        print(
+            f"{name:>12} {speed:9.1f} tokens/s, "
+            f"first text p50 {first['p50']:.1f} ms, p95 {first['p95']:.1f} ms"
+        )
+    print(f"{'ratio':>12} {found['ratio']:9.2f}x, {found['texts_that_differ']} texts differ")
+
+
+def write(path: Path, report: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--recipes", nargs="+", default=["lm-tiny", "gpt"])
+    parser.add_argument("--run", type=Path, help="serve this run to clients, instead of recipes")
+    parser.add_argument("--prompts", type=Path, help="with --run: a text to take prompts from")
+    parser.add_argument("--clients", type=int, default=32, help="with --run")
     parser.add_argument("--tokens", type=int, default=100, help="most new tokens")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=2)
-    default = Path(__file__).parent / "results" / "generation.json"
-    parser.add_argument("--out", type=Path, default=default)
+    parser.add_argument("--threads", type=int, default=2, help="with --recipes")
+    parser.add_argument("--out", type=Path)
     options = parser.parse_args()
+    if options.run is not None:
+        serve(options)
+        return
+    import transformers
+
     torch.set_num_threads(options.threads)
     report = {
         "machine": machine(
@@ -181,8 +228,7 @@ def main() -> None:
             recipe: measure(recipe, options.tokens, options.rounds) for recipe in options.recipes
         },
     }
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    options.out.write_text(json.dumps(report, indent=2) + "\n", "utf-8")
+    write(options.out or RESULTS / "generation.json", report)
     for recipe, found in report["recipes"].items():
         for rows in ROWS:
             one = found[f"{rows} at once"]
