@@ -2,12 +2,13 @@
 
 A model is a function `step(ids [R], state) -> (logits [R, V], state)` and a state whose rows can be
 reordered and replaced (`DecodingState`). A `Constraint` says which tokens a beam search may take
-next. Letters: B sentences, W hypotheses of each, R rows of the model's state (B, or B*W), V
-vocabulary, T tokens so far, C candidates.
+next. Sentences can join and leave a search while others go on (`BeamSearch`, `DrawSearch`).
+Letters: B sentences, W hypotheses of each, R rows of the model's state (B, or B*W), V vocabulary,
+T tokens so far, C candidates.
 """
 
 from headwise.decoding.beam import Hypothesis
-from headwise.decoding.draws import Drawing, DrawnToken, DrawSearch
+from headwise.decoding.draw_search import Drawing, DrawnToken, DrawSearch
 from headwise.decoding.sampling import Drawn, sample, sample_steps
 from headwise.decoding.search import BeamSearch, Found, beam_search
 from headwise.decoding.settings import (

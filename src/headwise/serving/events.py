@@ -1,7 +1,7 @@
 """Answer with server-sent events: what a request is for, as it is made."""
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any
 
@@ -32,13 +32,11 @@ class EventStream(Response):
     An error before the first event is an ordinary error response; a later one is the last event.
     """
 
-    media_type = MEDIA_TYPE
-
     def __init__(
         self,
         service: Service,
         request: Request,
-        events: AsyncIterator[bytes],
+        events: AsyncGenerator[bytes, None],
         problem: Callable[[RequestError], Any],
     ) -> None:
         """Send `events`; describe an error that ends them by `problem`, as JSON."""
@@ -64,7 +62,7 @@ class EventStream(Response):
             raise
 
     async def _send_all(self, send: Send) -> None:
-        async with aclosing(self._events) as events:  # type: ignore[type-var]
+        async with aclosing(self._events) as events:
             async for each in events:
                 await self._send(send, each)
         await self._send(send, DONE, more=False)

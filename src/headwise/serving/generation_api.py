@@ -1,6 +1,6 @@
 """POST /v1/generate: continuations of a prompt, whole or as they are written."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -89,7 +89,7 @@ async def _whole(
 
 async def _events(
     service: Service, model: GenerationModel, order: Order, client: str
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     writing = await submit(service, model, order, client, Arrivals())
     try:
         async for pieces in writing.pieces():

@@ -5,7 +5,7 @@ What a client may send, and how it is answered, is in `openai_types`.
 
 import secrets
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -60,7 +60,9 @@ def routes(service: Service) -> APIRouter:
             return EventStream(service, request, answer.events(), _problem)
         return await service.for_client(request, answer.whole())
 
-    @router.get("/models/{name}", summary="A language model", responses=OPENAI_ERRORS)
+    @router.get(
+        "/models/{name}", include_in_schema=False
+    )  # The page /docs sends paths as they are.
     async def model(name: str) -> ModelEntry:
         return model_entry(service.models.generator(name))
 
@@ -110,7 +112,7 @@ class _Answer:
         content = await make_answer(self._service, self._order, found, self._client, make)
         return Response(content, media_type="application/json")
 
-    async def events(self) -> AsyncIterator[bytes]:
+    async def events(self) -> AsyncGenerator[bytes, None]:
         """Yield events with what is added to the completions."""
         arrivals = Arrivals()
         writing = await submit(self._service, self._model, self._order, self._client, arrivals)

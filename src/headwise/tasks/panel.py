@@ -19,9 +19,10 @@ class Panel:
     """The field of the answer that is shown."""
     input: Literal["text", "image", "sound"] = "text"
     """What the request takes. An image can be drawn, and a sound recorded."""
-    kind: Literal["text", "figures", "classes"] = "text"
-    """What that field holds: text; a list of figures; or a list of objects with `classes`, which
-    have a label and a probability each, and perhaps a `picture` of what was read. A figure is an
+    kind: Literal["text", "stream", "figures", "classes"] = "text"
+    """What that field holds: text; text that the route also sends in events as /v1/generate does; a
+    list of figures; or a list of objects with `classes`, which have a label and a probability each,
+    and perhaps a `picture` of what was read. A figure is an
     object whose `svg` is drawn and whose `text`, if it has one, can be copied. If it has
     `attention`, element `data-query="q"` of the drawing can be chosen, and shows its weights
     attention[q][k] on the elements `data-key="k"`."""

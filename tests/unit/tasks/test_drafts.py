@@ -148,6 +148,20 @@ def test_drafts_are_what_generate_returns_whoever_joins(context: int) -> None:
             assert token.best[0][1] >= max(token.best[1][1], token.log_prob - 1e-12)
 
 
+def test_in_single_precision_only_close_draws_may_differ() -> None:
+    generator = make_generator()
+    differing = close = 0
+    for seed in range(5):
+        settings = generator.settings(seed=seed, count=12, max_tokens=40, top_p=1 - seed / 10)
+        drafts, waiting = generator.writing(), generator.drafts(["ban", "bora kon"], settings)
+        found = run_all(drafts, dict(enumerate(waiting)), seed)
+        expected = generator.generate_all(["ban", "bora kon"], settings)
+        texts = [sample.text for each in expected for sample in each.samples]
+        differing += sum(join_pieces(found[n]).text != text for n, text in enumerate(texts))
+        close += drafts.close_draws
+    assert differing <= close < 400
+
+
 def test_a_stopped_or_dropped_draft_frees_its_row() -> None:
     generator = make_generator()
     settings = generator.settings(temperature=0, max_tokens=30)

@@ -10,10 +10,46 @@ export class Problem extends Error {
 
 /* The body is sent as JSON, or as the form that it is. */
 export async function ask(path, body, signal) {
-  let answer;
+  const answer = await send(path, body, signal);
+  const content = await contentOf(answer);
+  if (answer.ok && content !== null) return content;
+  throw problemOf(answer, content);
+}
+
+/* The events of a stream, as they come. */
+export async function* askForEvents(path, body, signal) {
+  const answer = await send(path, { ...body, stream: true }, signal);
+  if (!answer.ok) throw problemOf(answer, await contentOf(answer));
+  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  let held = "";
+  for (;;) {
+    const { value, done } = await next(reader);
+    if (done) throw new Problem("The server stopped before the end of its answer.", { retry: true });
+    const events = (held + value).split("\n\n");
+    held = events.pop();
+    for (const event of events) {
+      const data = event.slice("data: ".length);
+      if (data === "[DONE]") return;
+      const content = JSON.parse(data);
+      if (content.error) throw new Problem(`The server stopped: ${content.error}.`, { retry: true });
+      yield content;
+    }
+  }
+}
+
+async function next(reader) {
+  try {
+    return await reader.read();
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Problem("The connection to the server was lost.", { retry: true });
+  }
+}
+
+async function send(path, body, signal) {
   const isJson = body !== undefined && !(body instanceof FormData);
   try {
-    answer = await fetch(path, {
+    return await fetch(path, {
       method: body === undefined ? "GET" : "POST",
       headers: isJson ? { "Content-Type": "application/json" } : {},
       body: isJson ? JSON.stringify(body) : body,
@@ -23,14 +59,15 @@ export async function ask(path, body, signal) {
     if (error.name === "AbortError") throw error;
     throw new Problem("The server cannot be reached. Is it running, and are you online?", { retry: true, wait: 5 });
   }
-  let content = null;
+}
+
+async function contentOf(answer) {
   try {
-    content = await answer.json();
+    return await answer.json();
   } catch (error) {
     if (error.name === "AbortError") throw error;
+    return null;
   }
-  if (answer.ok && content !== null) return content;
-  throw problemOf(answer, content);
 }
 
 function problemOf(answer, content) {

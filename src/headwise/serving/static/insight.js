@@ -70,7 +70,7 @@ function summary(tokens) {
 }
 
 /* A token as people read it: a byte as its character or, if it is part of one, as its number. */
-function spelled(token) {
+export function spelled(token) {
   const byte = /^<0x([0-9A-F]{2})>$/.exec(token);
   if (!byte) return token.replaceAll(SPACE, " ");
   const code = parseInt(byte[1], 16);

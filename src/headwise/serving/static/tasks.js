@@ -5,6 +5,7 @@ import { showClasses } from "./classes.js";
 import { byId, make } from "./elements.js";
 import { showFigures } from "./figures.js";
 import { filePlace } from "./files.js";
+import { generationPanel } from "./generation.js";
 
 const PAUSE = 250;
 
@@ -75,6 +76,9 @@ function fileForm(model, number, answer) {
 
 function panelOf(model, number) {
   const { panel } = model;
+  if (panel.kind === "stream") {
+    return generationPanel(model, number, { begin: () => { byId("problem").hidden = true; }, fail: showProblem });
+  }
   const output = make("div", { class: `output ${panel.kind}`, dir: "auto" });
   if (panel.kind !== "figures") output.setAttribute("aria-live", "polite");
   const form = (panel.input === "text" ? textForm : fileForm)(model, number, asking(model, output));

@@ -124,6 +124,7 @@ class ServedLanguageModel:
         button="Continue",
         field="prompt",
         result="text",
+        kind="stream",
     )
 
     def load(self, run: Path, checkpoint: str | None, device: str) -> Generator:
