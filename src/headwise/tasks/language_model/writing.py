@@ -98,16 +98,7 @@ class Writer:
 
     def _begun(self) -> int:
         """Return how many of the last characters may be the beginning of a stop sequence."""
-        text = self._held
-        return max(
-            (
-                size
-                for stop in self._stop
-                for size in range(1, min(len(stop) - 1, len(text)) + 1)
-                if text.endswith(stop[:size])
-            ),
-            default=0,
-        )
+        return max((_overlap(self._held, stop) for stop in self._stop), default=0)
 
     def _written(self, drawn: DrawnToken) -> WrittenToken:
         token, *others = self._tokenizer.subwords.tokens(
@@ -120,3 +111,14 @@ class Writer:
             log_prob=drawn.log_prob,
             best=tuple(best),
         )
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Return the length of the longest end of a text that a stop sequence begins with."""
+    end = text[max(0, len(text) - len(stop) + 1) :]
+    place = end.find(stop[0])
+    while place >= 0:
+        if stop.startswith(end[place:]):
+            return len(end) - place
+        place = end.find(stop[0], place + 1)
+    return 0
