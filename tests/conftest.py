@@ -145,6 +145,22 @@ def trained_sound_classifier(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made_once(tmp_path_factory, "sound-classifier", train_sound_classifier) / "run"
 
 
+@pytest.fixture(scope="session")
+def trained_reader(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train a transcriber of lines of drawn letters."""
+    from tests.transcribed import train_lines
+
+    return made_once(tmp_path_factory, "reader", train_lines) / "run"
+
+
+@pytest.fixture(scope="session")
+def trained_listener(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Train a transcriber of tones."""
+    from tests.transcribed import train_spoken
+
+    return made_once(tmp_path_factory, "listener", train_spoken) / "run"
+
+
 @pytest.fixture
 def headwise(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

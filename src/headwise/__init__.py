@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from headwise.tasks.masked_language_model.filler import Filled, MaskFiller
     from headwise.tasks.parsing.files import TreeFiles
     from headwise.tasks.parsing.parser import Parse, Parser
+    from headwise.tasks.transcription.files import TranscribedFiles
+    from headwise.tasks.transcription.transcriber import Transcriber, Transcription
     from headwise.tasks.translation.translator import Translation, Translator
     from headwise.training import TrainingStep
     from headwise.workflows.train import train
@@ -40,6 +42,9 @@ __all__ = [
     "Parser",
     "TextFiles",
     "TrainingStep",
+    "TranscribedFiles",
+    "Transcriber",
+    "Transcription",
     "Transformer",
     "Translation",
     "Translator",
@@ -67,6 +72,9 @@ _HOMES = {
     "Parser": "headwise.tasks.parsing.parser",
     "TextFiles": "headwise.tasks.language_model.files",
     "TrainingStep": "headwise.training",
+    "TranscribedFiles": "headwise.tasks.transcription.files",
+    "Transcriber": "headwise.tasks.transcription.transcriber",
+    "Transcription": "headwise.tasks.transcription.transcriber",
     "Transformer": "headwise.model",
     "Translation": "headwise.tasks.translation.translator",
     "Translator": "headwise.tasks.translation.translator",

@@ -19,7 +19,7 @@ from headwise.data.wheels import WheelFile, download, read_member
 from headwise.model import SequenceClassifier, Trace, build_model
 from headwise.model.encoder import encode_source
 from headwise.model.inputs import real_positions
-from headwise.tasks.classification.images import to_patches
+from headwise.tasks.vectors.images import to_patches
 from tests.conftest import model_config
 
 transformers = pytest.importorskip("transformers", reason="`make peers` installs transformers")

@@ -33,6 +33,7 @@ from headwise.cli.score import score
 from headwise.cli.score_trees import score_trees
 from headwise.cli.serve import serve
 from headwise.cli.train import average, train
+from headwise.cli.transcribe import transcribe
 from headwise.cli.translate import translate
 from headwise.errors import HeadwiseError
 from headwise.machine import is_out_of_memory
@@ -66,6 +67,10 @@ Examples:
                                     train a masked language model, to start others from
   headwise fill runs/bert "The [MASK] sat on the mat."
                                     what it puts where a word is masked
+  headwise train read-tiny --table lines.csv --image-column path --text-column text \\
+      --run runs/read               train a transcriber of images, or of sounds
+  headwise transcribe runs/read line.png
+                                    the texts of images, or of sounds
   headwise doctor multi30k-tiny     time and memory of a recipe on this machine
   headwise plot runs/base --out curves.html
                                     a run's loss, perplexity, rate and speed
@@ -125,6 +130,7 @@ app.add_command(score)
 app.add_command(score_trees)
 app.add_command(serve)
 app.add_command(train)
+app.add_command(transcribe)
 app.add_command(translate)
 
 

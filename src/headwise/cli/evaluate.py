@@ -30,6 +30,8 @@ Examples:
                                      a parser: bracket scores by EVALB's rules
   headwise evaluate runs/digits --images t10k-images-idx3-ubyte.gz --baseline
                                      a classifier: accuracy, F1, confusion, calibration
+  headwise evaluate runs/read --table test.csv --image-column path --text-column text
+                                     a transcriber: word and character error rates
 
 Files may end in .gz, .xz or .zst. Publish BLEU with its signature; the tokenised
 scores are as in the paper, and not comparable with it.

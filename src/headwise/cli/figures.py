@@ -13,6 +13,8 @@ _WORDS = {
     "bits_per_byte": "{:.3f} bits a byte",
     "bleu": "BLEU {:.1f}",
     "f1": "F1 {:.1f}",
+    "character_accuracy": "character accuracy {:.1f} %",
+    "exact": "exactly right {:.1f} %",
     "tagging_accuracy": "tagging {:.1f} %",
 }
 """How well-known numbers are written; those not named here by their own name."""

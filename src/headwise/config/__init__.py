@@ -1,7 +1,8 @@
 """Everything an experiment can vary, with the paper's base model as the defaults.
 
 `Config` has one section for each part: task, data, model, train, decode. `TASKS` lists the tasks
-and their sections; those that differ between tasks are in sections.py and classification.py. An
+and their sections; those that differ between tasks are in sections.py, classification.py and
+transcription.py. An
 empty recipe is the paper's base model; a recipe states only its differences. Sections are frozen,
 take keywords only, and check themselves when they are made, whether by a TOML file, `--set` or
 Python code.
@@ -18,9 +19,11 @@ from headwise.config.experiment import (
     FORMAT_VERSION,
     AnyConfig,
     AudioClassificationConfig,
+    AudioTranscriptionConfig,
     ClassificationConfig,
     Config,
     ImageClassificationConfig,
+    ImageTranscriptionConfig,
     LanguageModelConfig,
     MaskedLanguageModelConfig,
     ParsingConfig,
@@ -46,6 +49,12 @@ from headwise.config.sections import (
 )
 from headwise.config.tasks import TASKS, TEXT, Section, TaskRow, task_row, task_rows
 from headwise.config.train import TrainConfig
+from headwise.config.transcription import (
+    AudioTranscriptionDataConfig,
+    ImageTranscriptionDataConfig,
+    TargetsConfig,
+)
+from headwise.config.vectors import FramesConfig
 
 __all__ = [
     "FEWEST_CLASSES",
@@ -60,14 +69,19 @@ __all__ = [
     "Assembly",
     "AudioClassificationConfig",
     "AudioClassificationDataConfig",
+    "AudioTranscriptionConfig",
+    "AudioTranscriptionDataConfig",
     "ClassificationConfig",
     "ClassificationDataConfig",
     "Config",
     "DataConfig",
     "DecodeConfig",
+    "FramesConfig",
     "GenerateConfig",
     "ImageClassificationConfig",
     "ImageClassificationDataConfig",
+    "ImageTranscriptionConfig",
+    "ImageTranscriptionDataConfig",
     "LabelsConfig",
     "LanguageModelConfig",
     "MaskedDataConfig",
@@ -79,6 +93,7 @@ __all__ = [
     "ParsingDecodeConfig",
     "RecurrentConfig",
     "Section",
+    "TargetsConfig",
     "TaskRow",
     "TextDataConfig",
     "TrainConfig",

@@ -27,6 +27,10 @@ from headwise.config.sections import (
 )
 from headwise.config.tasks import MODELS, TEXT, Section, TaskRow, task_row
 from headwise.config.train import TrainConfig
+from headwise.config.transcription import (
+    AudioTranscriptionDataConfig,
+    ImageTranscriptionDataConfig,
+)
 from headwise.errors import ConfigError
 
 FORMAT_VERSION = 1
@@ -137,6 +141,8 @@ ParsingConfig = Config[ParsingDataConfig, ParsingDecodeConfig]
 ClassificationConfig = Config[ClassificationDataConfig, NoDecodeConfig]
 ImageClassificationConfig = Config[ImageClassificationDataConfig, NoDecodeConfig]
 AudioClassificationConfig = Config[AudioClassificationDataConfig, NoDecodeConfig]
+ImageTranscriptionConfig = Config[ImageTranscriptionDataConfig, DecodeConfig]
+AudioTranscriptionConfig = Config[AudioTranscriptionDataConfig, DecodeConfig]
 MaskedLanguageModelConfig = Config[MaskedDataConfig, NoDecodeConfig]
 
 AnyConfig = Config[Any, Any, Any]

@@ -209,14 +209,14 @@ class ModelConfig:
         feed_forward = (d + 1) * self.d_ff + (self.d_ff + 1) * d
         norm = 2 * d
         layer = attention + feed_forward + 2 * norm
+        # Of vectors, the projection with its biases and the class token.
+        source = vocab.source_width + 2 if vocab.source_width else vocab.source_size
         stacks, head = 1, 0
         if assembly == "decoder":
             layers = self.num_layers * layer
             rows = (2 if self.tying == "untied" else 1) * vocab.target_size
         elif assembly == "classifier":
-            layers, rows = self.num_layers * layer, vocab.source_size
-            if vocab.source_width:
-                rows = vocab.source_width + 2  # The projection with its biases, the class token.
+            layers, rows = self.num_layers * layer, source
             head = (d + 1) * vocab.target_size
         elif assembly == "masked":
             layers = self.num_layers * layer
@@ -225,6 +225,8 @@ class ModelConfig:
             decoder = self.num_decoder_layers * (layer + attention + norm)
             stacks, layers = 2, self.num_layers * layer + decoder
             rows = embedding_rows(self.tying, vocab)
+            if vocab.source_width:
+                rows += source
         final_norms = stacks * norm if self.norm_order == "pre" else 0
         positions = stacks * self.max_positions * d if self.positions == "learned" else 0
         count = layers + final_norms + positions + rows * d + head

@@ -106,7 +106,7 @@ class TextDataConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeConfig:
-    """How translations are searched for (§6.1)."""
+    """How translations and transcriptions are searched for (§6.1)."""
 
     name: ClassVar[str] = "decode"
 
@@ -119,7 +119,8 @@ class DecodeConfig:
     stop: Literal["bound", "count"] = "bound"
     """End when no open hypothesis can still win, or once `beam` hypotheses have finished."""
     max_extra_tokens: int = 50
-    """How many tokens longer than its own source a translation may become."""
+    """How many tokens more than its own source has tokens, patches or frames an output may
+    have."""
 
     def __post_init__(self) -> None:
         check_types(self)

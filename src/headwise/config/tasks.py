@@ -23,6 +23,10 @@ from headwise.config.sections import (
     TextDataConfig,
 )
 from headwise.config.train import TrainConfig
+from headwise.config.transcription import (
+    AudioTranscriptionDataConfig,
+    ImageTranscriptionDataConfig,
+)
 from headwise.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -62,7 +66,8 @@ class TaskRow:
     recipe: str = ""
     """The recipe that is taken where its files are given and no recipe; empty: the base model."""
     input: str = TEXT
-    """Its value of `data.input`; where there is no such setting, the input is text."""
+    """Its value of `data.input`, which a recipe need not state for the first row of a task; where
+    there is no such setting, the input is text."""
     kinds: tuple[str, ...] = ("transformer",)
     """The values of `model.kind` that it takes."""
     is_aligned: bool = False
@@ -73,7 +78,7 @@ class TaskRow:
     check: Callable[["AnyConfig"], None] = lambda _: None
     """Raises ConfigError where sections do not fit each other."""
     others: "Mapping[str, TaskRow]" = field(default_factory=dict)
-    """The same task with other inputs than text, by the value of `data.input`."""
+    """The same task with other inputs, by the value of `data.input`."""
 
     def sections(self, kind: str = "transformer") -> dict[str, type[Section]]:
         """Return the classes of a config's sections by their names, for a `model.kind`."""
@@ -173,6 +178,44 @@ def _check_classification(config: "AnyConfig") -> None:
         raise ConfigError("train.bleu_pairs must be 0: a classifier does not translate")
 
 
+def _line_vocab(config: "AnyConfig") -> Vocab:
+    return Vocab.of_vectors(config.data.patch_width, _target_size(config))
+
+
+def _spoken_vocab(config: "AnyConfig") -> Vocab:
+    return Vocab.of_vectors(config.data.frame_width, _target_size(config))
+
+
+def _target_size(config: "AnyConfig") -> int:
+    is_cut = config.data.targets == "subwords"
+    size: int = config.data.vocab_size if is_cut else _USUAL_CHARACTERS
+    return size
+
+
+def _check_transcription(config: "AnyConfig") -> None:
+    longest, model = config.data.longest, config.model
+    if model.tying == "three-way":
+        raise ConfigError(
+            "model.tying = 'three-way' must be 'two-way' or 'untied' with task = 'transcription', "
+            "whose source has no embeddings"
+        )
+    if model.positions == "learned" and model.max_positions < longest:
+        raise ConfigError(
+            f"model.max_positions = {model.max_positions} must be at least the positions of an "
+            f"example = {longest}: learned positions cover no more"
+        )
+    if config.train.batch_tokens < longest:
+        raise ConfigError(
+            f"train.batch_tokens = {config.train.batch_tokens} must be at least the positions of "
+            f"an example = {longest}: a batch has whole examples"
+        )
+    if config.train.bleu_pairs:
+        raise ConfigError("train.bleu_pairs must be 0: a transcriber does not translate")
+
+
+_USUAL_CHARACTERS = 80
+"""The target vocabulary of English, special ids included."""
+
 _USUAL_SYMBOLS = 106
 """The target vocabulary of an English treebank, special ids included."""
 
@@ -187,6 +230,19 @@ _CLASSIFICATION = TaskRow(
     recipe="text-tiny",
     vocab=_classification_vocab,
     check=_check_classification,
+)
+
+_TRANSCRIPTION = TaskRow(
+    data=ImageTranscriptionDataConfig,
+    decode=DecodeConfig,
+    module="headwise.tasks.transcription.task:IMAGES",
+    verb="transcribe",
+    assembly="seq2seq",
+    inputs="headwise.tasks.transcription.inputs:IMAGES",
+    recipe="read-tiny",
+    input="images",
+    vocab=_line_vocab,
+    check=_check_transcription,
 )
 
 TASKS: dict[str, TaskRow] = {
@@ -259,6 +315,20 @@ TASKS: dict[str, TaskRow] = {
             ),
         },
     ),
+    "transcription": replace(
+        _TRANSCRIPTION,
+        others={
+            "audio": replace(
+                _TRANSCRIPTION,
+                input="audio",
+                data=AudioTranscriptionDataConfig,
+                module="headwise.tasks.transcription.task:AUDIO",
+                inputs="headwise.tasks.transcription.inputs:AUDIO",
+                recipe="listen-tiny",
+                vocab=_spoken_vocab,
+            ),
+        },
+    ),
 }
 
 
@@ -267,16 +337,16 @@ def task_row(task: object, of_input: object = TEXT) -> TaskRow:
     if not isinstance(task, str) or task not in TASKS:
         raise ConfigError(f"task = {task!r} is unknown: there is {', '.join(map(repr, TASKS))}")
     row = TASKS[task]
-    if of_input == TEXT:
+    if of_input in (TEXT, row.input):  # Where there is no such setting, the task's first.
         return row
     if not isinstance(of_input, str) or of_input not in row.others:
-        known = ", ".join(map(repr, (TEXT, *row.others)))
+        known = ", ".join(map(repr, (row.input, *row.others)))
         raise ConfigError(f"data.input = {of_input!r} must be {known} with task = {task!r}")
     return row.others[of_input]
 
 
 def task_rows() -> Iterator[tuple[str, TaskRow]]:
-    """Yield every row with the name of its task, those of other inputs than text as well."""
+    """Yield every row with the name of its task, those of other inputs as well."""
     for task, row in TASKS.items():
         yield task, row
         yield from ((task, other) for other in row.others.values())

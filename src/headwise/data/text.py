@@ -149,6 +149,11 @@ def file_size(path: Path) -> int:
         raise DataError(f"{path}: cannot be read: {error.strerror}") from error
 
 
+def plain(text: str) -> str:
+    """Return a text on one line: white space of any kind and length is one space."""
+    return " ".join(text.split())
+
+
 def _paths(files: Paths) -> tuple[Path, ...]:
     return (Path(files),) if isinstance(files, str | Path) else tuple(map(Path, files))
 

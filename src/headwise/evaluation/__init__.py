@@ -1,4 +1,4 @@
-"""Scores of translations, trees and classes: files and values in, numbers out."""
+"""Scores of translations, trees, classes and transcriptions: files and values in, numbers out."""
 
 from headwise.evaluation.bracket_parameters import COLLINS, BracketParameters, read_parameters
 from headwise.evaluation.bracket_scores import (
@@ -26,6 +26,8 @@ from headwise.evaluation.classes import (
     score_labels,
 )
 from headwise.evaluation.corpus import References, read_corpus, read_tsv_corpus, refuse_nul
+from headwise.evaluation.edit_table import alignment_lines, edit_report, edit_values
+from headwise.evaluation.edits import Edit, EditCounts, TextErrors, align, count_edits, score_texts
 from headwise.evaluation.metrics import Bleu, ChrF, bleu, chrf
 from headwise.evaluation.resampling import RESAMPLES, SEED, Interval
 from headwise.evaluation.scores import Scores, score
@@ -52,14 +54,19 @@ __all__ = [
     "ClassScores",
     "Compared",
     "Comparison",
+    "Edit",
+    "EditCounts",
     "Interval",
     "LabelScore",
     "LengthScore",
     "References",
     "Scores",
     "SentenceScore",
+    "TextErrors",
     "TokenisedBleu",
     "TreeLine",
+    "align",
+    "alignment_lines",
     "bleu",
     "bracket_report",
     "bracket_values",
@@ -68,6 +75,9 @@ __all__ = [
     "class_values",
     "compare",
     "comparison_table",
+    "count_edits",
+    "edit_report",
+    "edit_values",
     "label_table",
     "length_table",
     "moses_tokenizer",
@@ -83,6 +93,7 @@ __all__ = [
     "score_classes",
     "score_labels",
     "score_sentence",
+    "score_texts",
     "score_tree_files",
     "score_trees",
     "sentence_table",

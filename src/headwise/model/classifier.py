@@ -10,7 +10,7 @@ from headwise.config import ModelConfig, Vocab
 from headwise.model.embeddings import make_norm, make_positions, make_types
 from headwise.model.encoder import encode_source
 from headwise.model.initialise import initialise
-from headwise.model.inputs import VectorEmbedding, positions_of, real_positions
+from headwise.model.inputs import make_source_embedding, positions_of, real_positions
 from headwise.model.layers import Stack
 from headwise.model.trace import Trace
 
@@ -27,11 +27,7 @@ class SequenceClassifier(nn.Module):
     def __init__(self, config: ModelConfig, vocab: Vocab) -> None:
         super().__init__()
         self.config, self.vocab = config, vocab
-        self.source_embedding = (
-            VectorEmbedding(vocab.source_width, config.d_model)
-            if vocab.source_width
-            else nn.Embedding(vocab.source_size, config.d_model)
-        )
+        self.source_embedding = make_source_embedding(vocab, config.d_model)
         self.source_positions = make_positions(config)
         self.source_types = make_types(config)
         self.source_norm = make_norm(config)

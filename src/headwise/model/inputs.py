@@ -6,6 +6,9 @@ Departs from the paper: its inputs are words. Dosovitskiy et al. (2021) read ima
 import torch
 from torch import Tensor, nn
 
+from headwise.config import Vocab
+from headwise.model.masks import real_keys
+
 
 class VectorEmbedding(nn.Module):
     """Project vectors [B, S, W] to d_model, and put a learned vector, the class token, before them.
@@ -26,8 +29,27 @@ class VectorEmbedding(nn.Module):
         return torch.cat((first, projected), dim=1)
 
 
+def make_source_embedding(vocab: Vocab, d_model: int) -> nn.Embedding | VectorEmbedding:
+    """Make what embeds a source of ids, or of vectors where the vocabulary says so."""
+    if vocab.source_width:
+        return VectorEmbedding(vocab.source_width, d_model)
+    return nn.Embedding(vocab.source_size, d_model)
+
+
+def source_keys(src: Tensor, lengths: Tensor | None, vocab: Vocab) -> Tensor | None:
+    """Return where the source has no padding [B, S], or None where there is none at all.
+
+    Of ids, padding is those of pad. Vectors need `lengths` [B], which count the class token too;
+    without them, there is no padding.
+    """
+    if not vocab.source_width:
+        assert lengths is None, "lengths are for a source of vectors"
+        return real_keys(src, vocab.pad)
+    return None if lengths is None else real_positions(lengths, positions_of(src))
+
+
 def positions_of(source: Tensor) -> int:
-    """Return how many positions the embedded source has: ids [B, S], or vectors [B, S, W]."""
+    """Return how many positions the embedded source has: ids [B, S], or vectors [B, S-1, W]."""
     return source.shape[1] + int(source.dim() == 3)
 
 

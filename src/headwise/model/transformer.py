@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from headwise.config import ModelConfig, Vocab
 from headwise.model.embeddings import Placed, check_tying, embed, make_positions, read_at
 from headwise.model.initialise import initialise
+from headwise.model.inputs import make_source_embedding, positions_of, source_keys
 from headwise.model.layers import Stack
-from headwise.model.masks import Allowed, real_keys
+from headwise.model.masks import Allowed
 from headwise.model.state import State
 from headwise.model.step_projection import StepProjection
 from headwise.model.stepping import layer_steps
@@ -25,6 +26,9 @@ class Transformer(nn.Module):
     added to each input of the decoder. Then, and only then, every method that reads target ids
     also takes `aligned`, the source position for each of them. With rotary positions, attention
     over the source is then rotated too: keys by their positions, and queries by `aligned`.
+    And where the vocabulary says so, the source is vectors [B, S-1, W], such as patches of an
+    image: the class token is put before them (`VectorEmbedding`), and `lengths` [B] count the
+    positions of each source; the others are padding. Without `lengths`, there is none.
     """
 
     def __init__(self, config: ModelConfig, vocab: Vocab) -> None:
@@ -33,7 +37,7 @@ class Transformer(nn.Module):
         self._window = config.window or None
         d_model = config.d_model
         check_tying(config.tying, vocab)
-        self.source_embedding = nn.Embedding(vocab.source_size, d_model)
+        self.source_embedding = make_source_embedding(vocab, d_model)
         self.target_embedding = nn.Embedding(vocab.target_size, d_model)
         self.output = nn.Linear(d_model, vocab.target_size, bias=False)
         self.source_positions = make_positions(config)
@@ -45,6 +49,7 @@ class Transformer(nn.Module):
         if config.tying != "untied":
             self.output.weight = self.target_embedding.weight
         if config.tying == "three-way":
+            assert isinstance(self.source_embedding, nn.Embedding)
             self.source_embedding.weight = self.target_embedding.weight
 
     def forward(
@@ -53,26 +58,29 @@ class Transformer(nn.Module):
         tgt_in: Tensor,
         aligned: Tensor | None = None,
         *,
+        lengths: Tensor | None = None,
         trace: Trace | None = None,
     ) -> Tensor:
         """Return the logits [B, T, V] of every next token. Training uses `hidden` instead."""
-        logits: Tensor = self.output(self.hidden(src, tgt_in, aligned, trace=trace))  # [B, T, V]
+        hidden = self.hidden(src, tgt_in, aligned, lengths=lengths, trace=trace)  # [B, T, D]
+        logits: Tensor = self.output(hidden)  # [B, T, V]
         return logits
 
     def hidden(
         self,
-        src: Tensor,  # [B, S]
+        src: Tensor,  # [B, S], or [B, S-1, W]
         tgt_in: Tensor,  # [B, T]
         aligned: Tensor | None = None,  # [B, T]
         *,
+        lengths: Tensor | None = None,  # [B]
         trace: Trace | None = None,
     ) -> Tensor:  # [B, T, D]
-        """Return the decoder's output for source ids and target ids.
+        """Return the decoder's output for a source and target ids.
 
         Targets are padded at their end only (`check_batch`), so causality already keeps every
         real position from seeing padding, and the decoder needs no mask of its own for it.
         """
-        allowed = Allowed(keys=real_keys(src, self.vocab.pad))
+        allowed = Allowed(keys=source_keys(src, lengths, self.vocab))
         memory = self.encode(src, allowed, trace)
         x, rotation = self._embed_target(tgt_in, memory, aligned)
         hidden: Tensor = self.decoder(
@@ -86,14 +94,20 @@ class Transformer(nn.Module):
         return hidden
 
     def cross_attention(
-        self, src: Tensor, tgt_in: Tensor, layer: int, aligned: Tensor | None = None
+        self,
+        src: Tensor,
+        tgt_in: Tensor,
+        layer: int,
+        aligned: Tensor | None = None,
+        *,
+        lengths: Tensor | None = None,
     ) -> Tensor:
         """Return the attention over the source [B, H, T, S] of one decoder layer.
 
         Later layers are not computed, and the weights of earlier ones are not kept: a `Trace` of
         the same pair holds those of every layer, of encoder and decoder.
         """
-        allowed = Allowed(keys=real_keys(src, self.vocab.pad))
+        allowed = Allowed(keys=source_keys(src, lengths, self.vocab))
         memory = self.encode(src, allowed)
         x, rotation = self._embed_target(tgt_in, memory, aligned)
         trace, causal = StackTrace(), Allowed(causal=True, window=self._window)
@@ -109,7 +123,7 @@ class Transformer(nn.Module):
         """Return the encoder's output, the memory [B, S, D]; `allowed` says what is padding."""
         if self._window is not None:
             allowed = Allowed(keys=allowed.keys, window=self._window)
-        placed = Placed.of(self.source_positions(0, src.shape[1]), self.config)
+        placed = Placed.of(self.source_positions(0, positions_of(src)), self.config)
         memory: Tensor = self.encoder(
             embed(src, self.source_embedding, placed.added, self.config),
             allowed,
@@ -119,9 +133,9 @@ class Transformer(nn.Module):
         return memory
 
     @torch.no_grad()
-    def start(self, src: Tensor) -> State:
-        """Encode the source ids [B, S] and return the state from which decoding starts."""
-        allowed = Allowed(keys=real_keys(src, self.vocab.pad))
+    def start(self, src: Tensor, lengths: Tensor | None = None) -> State:
+        """Encode sources and return the state from which decoding starts."""
+        allowed = Allowed(keys=source_keys(src, lengths, self.vocab))
         memory = self.encode(src, allowed)
         return State.of_memories(
             self.decoder.remember(memory, allowed, self._key_rotation(memory)),

@@ -19,9 +19,9 @@ from headwise.errors import ConfigError, DataError
 from headwise.runs.data import own_shards
 from headwise.runs.directory import RunDirectory
 from headwise.tasks.classification.classifier import Classifier
-from headwise.tasks.classification.encoders import Encoded, Encoder
 from headwise.tasks.classification.stored import stored_example, stored_labels
 from headwise.tasks.classification.text import TextEncoder
+from headwise.tasks.encoders import Encoded, Encoder
 from headwise.training.task import Progress
 
 _STRENGTHS = {"text": (1.0, 3.0, 10.0, 30.0, 100.0), "": (0.0003, 0.001, 0.01, 0.1, 1.0)}

@@ -18,8 +18,8 @@ from headwise.runs.device import choose_device
 from headwise.runs.directory import RunDirectory
 from headwise.runs.model import load_trained
 from headwise.tasks.classification.classes import Classes
-from headwise.tasks.classification.encoders import Encoded, Encoder
 from headwise.tasks.classification.kinds import kind_of
+from headwise.tasks.encoders import Encoded, Encoder
 from headwise.tasks.length_batches import length_batches
 from headwise.tasks.table import require_task
 from headwise.tasks.tracing import TracedPair

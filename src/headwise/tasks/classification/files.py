@@ -14,9 +14,9 @@ from typing import Any, Literal, NamedTuple, Self
 from headwise.config import LabelsConfig
 from headwise.data.image_arrays import is_image_arrays, read_image_arrays
 from headwise.data.tables import decoded_lines, read_table, table_kind
-from headwise.data.text import LineReport, Paths, file_size
+from headwise.data.text import LineReport, Paths, file_size, plain
 from headwise.errors import DataError
-from headwise.tasks.classification.encoders import InputKind
+from headwise.tasks.encoders import InputKind
 
 _PREFIX = "__label__"
 """What fastText's format puts before a label."""
@@ -121,11 +121,6 @@ def read_examples(
             else:
                 report.kept += 1
                 yield Labelled(content, tuple(filter(None, labels)), place)
-
-
-def plain(text: str) -> str:
-    """Return a text on one line: white space of any kind and length is one space."""
-    return " ".join(text.split())
 
 
 def _read(

@@ -5,16 +5,20 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from headwise.tasks.inputs import InputOption, paths
+from headwise.tasks.table_options import (
+    AUDIO_COLUMN,
+    IMAGE_COLUMN,
+    LABEL_COLUMN,
+    TABLE,
+    TEST_TABLE,
+    TEXT_COLUMN,
+    VALID_TABLE,
+    is_transcribed,
+)
 
 if TYPE_CHECKING:
     from headwise.tasks.classification.files import LabelledFiles
 
-_LABEL_COLUMN = InputOption(
-    flag="--label-column",
-    name="label_column",
-    kind="text",
-    help="The column that holds the label, in .tsv, .csv and .jsonl files.",
-)
 _BASELINE = InputOption(
     flag="--baseline",
     name="baseline",
@@ -22,20 +26,9 @@ _BASELINE = InputOption(
     help="Compare a classifier with logistic regression on the same training examples.",
 )
 
-_TABLE_HELP = (
-    "Labelled texts: a table, lines as `__label__x text`, or a folder with a sub-folder of text "
-    "files for each class; or a table with the paths of images or sounds; may be repeated."
-)
-_VALID_TABLE_HELP = "The same to validate on."
-_TEST_TABLE_HELP = "The same to measure a classifier on; may be repeated."
-
 
 def _flag(name: str) -> str:
     return "--" + name.replace("_", "-")
-
-
-def _tables(help_: str, name: str) -> InputOption:
-    return InputOption(flag=_flag(name), name=name, kind="paths", help=help_)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +69,8 @@ class ClassificationInputs:
 
     def given(self, values: Mapping[str, Any]) -> str:
         """Return the flag that tells that files of this kind are given."""
+        if is_transcribed(values):
+            return ""
         if self.own:
             names = (self.own, self.column)
             return next((_flag(name) for name in names if values.get(name)), "")
@@ -99,16 +94,16 @@ def _inputs(
         options=(
             own,
             valid,
-            _tables(_TABLE_HELP, "table"),
-            _tables(_VALID_TABLE_HELP, "valid_table"),
+            TABLE,
+            VALID_TABLE,
             column,
-            _LABEL_COLUMN,
+            LABEL_COLUMN,
         ),
         evaluation_options=(
             own,
-            _tables(_TEST_TABLE_HELP, "table"),
+            TEST_TABLE,
             column,
-            _LABEL_COLUMN,
+            LABEL_COLUMN,
             _BASELINE,
         ),
         column=column.name,
@@ -116,26 +111,19 @@ def _inputs(
     )
 
 
-_TEXT_COLUMN = InputOption(
-    flag="--text-column",
-    name="text_column",
-    kind="text",
-    help="The column that holds the text, in .tsv, .csv and .jsonl files.",
-)
-
 TEXT = ClassificationInputs(
     input="text",
     needed="labelled texts (--table)",
     options=(
-        _tables(_TABLE_HELP, "table"),
-        _tables(_VALID_TABLE_HELP, "valid_table"),
-        _TEXT_COLUMN,
-        _LABEL_COLUMN,
+        TABLE,
+        VALID_TABLE,
+        TEXT_COLUMN,
+        LABEL_COLUMN,
     ),
     evaluation_options=(
-        _tables(_TEST_TABLE_HELP, "table"),
-        _TEXT_COLUMN,
-        _LABEL_COLUMN,
+        TEST_TABLE,
+        TEXT_COLUMN,
+        LABEL_COLUMN,
         _BASELINE,
     ),
     column="text_column",
@@ -144,12 +132,7 @@ TEXT = ClassificationInputs(
 IMAGES = _inputs(
     "images",
     "labelled images (--images, or --table with --image-column)",
-    InputOption(
-        flag="--image-column",
-        name="image_column",
-        kind="text",
-        help="The column of a table that holds the paths of images, from the table's folder on.",
-    ),
+    IMAGE_COLUMN,
     "Labelled images: a folder with a sub-folder for each class, or IDX or NPZ files; may be "
     "repeated.",
 )
@@ -157,11 +140,6 @@ IMAGES = _inputs(
 AUDIO = _inputs(
     "audio",
     "labelled sounds (--audio, or --table with --audio-column)",
-    InputOption(
-        flag="--audio-column",
-        name="audio_column",
-        kind="text",
-        help="The column of a table that holds the paths of sounds, from the table's folder on.",
-    ),
+    AUDIO_COLUMN,
     "Labelled sounds: a folder with a sub-folder for each class; may be repeated.",
 )

@@ -1,10 +1,10 @@
 """Which kind of input a config is of."""
 
 from headwise.config import AnyConfig
-from headwise.tasks.classification.audio import AUDIO
-from headwise.tasks.classification.encoders import InputKind
-from headwise.tasks.classification.images import IMAGES
 from headwise.tasks.classification.text import TEXT
+from headwise.tasks.encoders import InputKind
+from headwise.tasks.vectors.audio import AUDIO
+from headwise.tasks.vectors.images import IMAGES
 
 _KINDS: dict[str, InputKind] = {"text": TEXT, "images": IMAGES, "audio": AUDIO}
 

@@ -24,8 +24,8 @@ from headwise.errors import DataError
 from headwise.files import new_directory, write_file
 from headwise.seeding import hashed
 from headwise.tasks.classification.classes import LABEL, Classes
-from headwise.tasks.classification.encoders import Encoder, InputKind
 from headwise.tasks.classification.files import Labelled, LabelledFiles, read_examples
+from headwise.tasks.encoders import Encoder, InputKind
 from headwise.training.task import Progress
 from headwise.visible import visible
 

@@ -8,11 +8,11 @@ from headwise.evaluation.class_table import margin, percent
 from headwise.runs.data import own_shards
 from headwise.runs.directory import RunDirectory
 from headwise.tasks.classification.classifier import Classification, Classifier
-from headwise.tasks.classification.encoders import Encoded, InputKind
 from headwise.tasks.classification.files import LabelledFiles
 from headwise.tasks.classification.scores import RunClasses, evaluate_runs
 from headwise.tasks.classification.stored import stored_example, stored_labels
 from headwise.tasks.classification.text import TextEncoder
+from headwise.tasks.encoders import Encoded, InputKind
 from headwise.tasks.report import Cell, Contents, Figure
 from headwise.training.task import Progress
 

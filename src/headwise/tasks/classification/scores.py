@@ -24,8 +24,8 @@ from headwise.evaluation import (
 from headwise.evaluation.class_table import margin, percent
 from headwise.tasks.classification.baseline import Baseline, train_baseline
 from headwise.tasks.classification.classifier import Classifier
-from headwise.tasks.classification.encoders import Encoded, InputKind
 from headwise.tasks.classification.files import Labelled, LabelledFiles, read_examples
+from headwise.tasks.encoders import Encoded, InputKind
 from headwise.training.task import Progress
 from headwise.visible import visible
 

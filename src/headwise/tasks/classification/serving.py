@@ -7,8 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from headwise.errors import DataError, RequestError
 from headwise.tasks.classification.classifier import Classification, Classifier
-from headwise.tasks.classification.encoders import Encoded
 from headwise.tasks.classification.kinds import kind_of
+from headwise.tasks.encoders import Encoded
 from headwise.tasks.panel import Panel
 from headwise.tasks.tracing import data_uri
 

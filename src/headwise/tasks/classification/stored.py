@@ -4,8 +4,8 @@ from headwise.data import TokenShards
 from headwise.errors import DataError
 from headwise.tasks.classification.classes import LABEL
 from headwise.tasks.classification.classifier import Classifier
-from headwise.tasks.classification.encoders import Encoded
 from headwise.tasks.classification.kinds import kind_of
+from headwise.tasks.encoders import Encoded
 
 
 def stored_example(shards: TokenShards, number: int, classifier: Classifier) -> Encoded:

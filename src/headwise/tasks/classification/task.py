@@ -21,15 +21,15 @@ from headwise.runs.directory import RunDirectory
 from headwise.tasks.classification import audio, images, inputs, text
 from headwise.tasks.classification.classes import LABEL, Classes
 from headwise.tasks.classification.classifier import Classifier
-from headwise.tasks.classification.encoders import InputKind
 from headwise.tasks.classification.files import LabelledFiles
 from headwise.tasks.classification.inputs import ClassificationInputs
 from headwise.tasks.classification.objective import ClassificationStep
 from headwise.tasks.classification.prepare import WEIGHT, ClassReport, notes, prepare_examples
 from headwise.tasks.classification.report import report_contents
-from headwise.tasks.classification.scaling import padded_vectors
 from headwise.tasks.classification.scores import ClassificationEvaluation, evaluate_runs
+from headwise.tasks.encoders import InputKind
 from headwise.tasks.report import Contents
+from headwise.tasks.vectors.scaling import padded_vectors
 from headwise.training.distributed import World
 from headwise.training.task import Progress, Task, ValidationData
 

@@ -14,11 +14,11 @@ from headwise.data import Subwords
 from headwise.data.batches import Field, padded
 from headwise.data.shards import Packed
 from headwise.data.subwords import sample_texts
+from headwise.data.text import plain
 from headwise.data.tokenizer import load_stream, save_streams
 from headwise.errors import RequestError
 from headwise.files import Folder
-from headwise.tasks.classification.encoders import Encoded
-from headwise.tasks.classification.files import plain
+from headwise.tasks.encoders import Encoded
 from headwise.training.task import Progress
 
 STREAM = "text"
@@ -38,13 +38,18 @@ class TextEncoder:
         """Return how many subwords there are."""
         return len(self.subwords)
 
-    def vocab(self, classes: int) -> Vocab:
-        """Return the vocabulary of a model with so many classes."""
-        return Vocab(source_size=len(self.subwords), target_size=classes)
+    def vocab(self, target_size: int) -> Vocab:
+        """Return the vocabulary of a model with so many outputs."""
+        return Vocab(source_size=len(self.subwords), target_size=target_size)
 
-    def save(self, directory: Path, tables: Mapping[str, object]) -> None:
-        """Write the folder `tokenizer`, other tables beside the subwords."""
-        save_streams(directory, {STREAM: self.subwords}, tables)
+    def save(
+        self,
+        directory: Path,
+        tables: Mapping[str, object],
+        subwords: Mapping[str, Subwords] | None = None,
+    ) -> None:
+        """Write the folder `tokenizer`, other streams beside the texts' subwords."""
+        save_streams(directory, {STREAM: self.subwords, **(subwords or {})}, tables)
 
     def given(self, example: Any) -> str:
         """Check a text."""

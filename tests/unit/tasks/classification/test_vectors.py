@@ -16,9 +16,9 @@ from headwise.config import (
 from headwise.data.images import png
 from headwise.data.tokenizer import save_streams
 from headwise.errors import ConfigError, DataError
-from headwise.tasks.classification.audio import AUDIO, AudioEncoder, LogMel
-from headwise.tasks.classification.images import IMAGES, ImageEncoder, from_patches, to_patches
-from headwise.tasks.classification.scaling import Scaling, padded_vectors
+from headwise.tasks.vectors.audio import AUDIO, AudioEncoder, LogMel
+from headwise.tasks.vectors.images import IMAGES, ImageEncoder, from_patches, to_patches
+from headwise.tasks.vectors.scaling import Scaling, padded_vectors
 
 GREY = ImageClassificationDataConfig(height=6, width=9, patch=3, colour=False)
 COLOUR = ImageClassificationDataConfig(height=6, width=9, patch=3)

@@ -20,9 +20,9 @@ from headwise.data.tokenizer import save_streams
 from headwise.errors import DataError, RequestError
 from headwise.files import Folder
 from headwise.seeding import keyed_generator
-from headwise.tasks.classification.encoders import Encoded
-from headwise.tasks.classification.scaling import Scaling, digest, padded_vectors
+from headwise.tasks.encoders import Encoded
 from headwise.tasks.tracing import Picture
+from headwise.tasks.vectors.scaling import Scaling, digest, padded_vectors
 from headwise.training.task import Progress
 
 STREAM = "image"
@@ -47,15 +47,19 @@ class ImageEncoder:
         """Return how many floats a patch has."""
         return Floats(self._data.patch_width)
 
-    def vocab(self, classes: int) -> Vocab:
-        """Return the vocabulary of a model with so many classes."""
-        return Vocab.of_vectors(self._data.patch_width, classes)
+    def vocab(self, target_size: int) -> Vocab:
+        """Return the vocabulary of a model with so many outputs."""
+        return Vocab.of_vectors(self._data.patch_width, target_size)
 
-    def save(self, directory: Path, tables: Mapping[str, object]) -> None:
-        """Write the folder `tokenizer`, other tables beside the means of the colours."""
-        save_streams(
-            directory, {}, {STREAM: self._scaling.table(), **tables}, kinds={STREAM: _TABLE_KIND}
-        )
+    def save(
+        self,
+        directory: Path,
+        tables: Mapping[str, object],
+        subwords: Mapping[str, Subwords] | None = None,
+    ) -> None:
+        """Write the folder `tokenizer`, other streams beside the means of the colours."""
+        own = {STREAM: self._scaling.table()}
+        save_streams(directory, subwords or {}, {**own, **tables}, kinds={STREAM: _TABLE_KIND})
 
     def given(self, example: Any) -> Pixels:
         """Read an image: a path, the bytes of a file, or pixels [H, W] or [H, W, C]."""
@@ -108,7 +112,7 @@ class ImageKind:
     ) -> Pixels:
         """Return an image as large, and in as many colours, as the config says."""
         if isinstance(content, np.ndarray):
-            pixels = _coloured(_checked(content, place), data.colour)
+            pixels = coloured(checked_pixels(content, place), data.colour)
         else:
             pixels = decode_image(content, place, colour=data.colour)
         return fitted(pixels, data.height, data.width, data.fit)
@@ -190,7 +194,8 @@ def from_patches(
     return joined.reshape(len(patches), data.height, data.width, data.channels)
 
 
-def _checked(pixels: NDArray[Any], place: str) -> Pixels:
+def checked_pixels(pixels: NDArray[Any], place: str) -> Pixels:
+    """Return an array if it is an image, [H, W] or [H, W, C]."""
     if pixels.dtype != np.uint8 or pixels.ndim not in (2, 3) or 0 in pixels.shape:
         raise DataError(
             f"{place}: {pixels.dtype} of shape {list(pixels.shape)} is no image: give bytes "
@@ -201,7 +206,7 @@ def _checked(pixels: NDArray[Any], place: str) -> Pixels:
     return pixels
 
 
-def _coloured(pixels: Pixels, colour: bool) -> Pixels:
+def coloured(pixels: Pixels, colour: bool) -> Pixels:
     """Return pixels [H, W, C] of the number of colours that is asked for."""
     pixels = pixels[:, :, None] if pixels.ndim == 2 else pixels
     if colour:

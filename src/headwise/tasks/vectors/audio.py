@@ -12,20 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headwise.config import AudioClassificationDataConfig, Vocab
+from headwise.config import FramesConfig, Vocab
 from headwise.data import Subwords
 from headwise.data.batches import Field
 from headwise.data.images import check_pillow, png
 from headwise.data.mel import log_mel
 from headwise.data.shards import Floats, Packed
-from headwise.data.sounds import check_installed, read_sound, sound_of
+from headwise.data.sounds import Sound, check_installed, read_sound, sound_of
 from headwise.data.tokenizer import save_streams
 from headwise.errors import RequestError
 from headwise.files import Folder
 from headwise.seeding import keyed_generator
-from headwise.tasks.classification.encoders import Encoded
-from headwise.tasks.classification.scaling import Scaling, digest, padded_vectors
+from headwise.tasks.encoders import Encoded
 from headwise.tasks.tracing import Picture
+from headwise.tasks.vectors.scaling import Scaling, digest, padded_vectors
 from headwise.training.task import Progress
 
 STREAM = "audio"
@@ -50,7 +50,7 @@ class LogMel(NamedTuple):
 class AudioEncoder:
     """Scale frames, and join them."""
 
-    def __init__(self, data: AudioClassificationDataConfig, scaling: Scaling) -> None:
+    def __init__(self, data: FramesConfig, scaling: Scaling) -> None:
         self._data, self._scaling = data, scaling
 
     @property
@@ -58,36 +58,43 @@ class AudioEncoder:
         """Return how many floats a position has."""
         return Floats(self._data.frame_width)
 
-    def vocab(self, classes: int) -> Vocab:
-        """Return the vocabulary of a model with so many classes."""
-        return Vocab.of_vectors(self._data.frame_width, classes)
+    def vocab(self, target_size: int) -> Vocab:
+        """Return the vocabulary of a model with so many outputs."""
+        return Vocab.of_vectors(self._data.frame_width, target_size)
 
-    def save(self, directory: Path, tables: Mapping[str, object]) -> None:
-        """Write the folder `tokenizer`, other tables beside the means of the bands."""
-        save_streams(
-            directory, {}, {STREAM: self._scaling.table(), **tables}, kinds={STREAM: _TABLE_KIND}
-        )
+    def save(
+        self,
+        directory: Path,
+        tables: Mapping[str, object],
+        subwords: Mapping[str, Subwords] | None = None,
+    ) -> None:
+        """Write the folder `tokenizer`, other streams beside the means of the bands."""
+        own = {STREAM: self._scaling.table()}
+        save_streams(directory, subwords or {}, {**own, **tables}, kinds={STREAM: _TABLE_KIND})
 
     def given(self, example: Any) -> LogMel:
         """Read a sound: a path, the bytes of a file, or samples and their rate."""
-        data = self._data
+        return log_mel_of(self.sound(example, self._data.longest_seconds), self._data)
+
+    def sound(self, example: Any, longest_seconds: float) -> Sound:
+        """Read so much of a sound, which is given in one of these ways."""
+        rate = self._data.rate
         if isinstance(example, str):
             example = Path(example)
         if isinstance(example, Path | bytes):
             place = str(example) if isinstance(example, Path) else "the sound"
-            return AUDIO.read(example, data, place)
+            return read_sound(example, place, rate=rate, longest_seconds=longest_seconds)
         if not (isinstance(example, tuple) and len(example) == 2):
             raise RequestError(
                 f"{type(example).__name__} is no sound: give a path, a file's bytes, or a pair of "
                 "an array of samples and the number of samples a second"
             )
-        samples, rate = np.asarray(example[0]), example[1]
-        if not isinstance(rate, int | float | np.number):
-            raise RequestError(f"{rate!r:.40} is not a number of samples a second")
-        rate = int(rate)
-        longest = data.longest_seconds
-        sound = sound_of(samples, rate, "the sound", rate=data.rate, longest_seconds=longest)
-        return _log_mel_of(sound, data)
+        samples, given = np.asarray(example[0]), example[1]
+        if not isinstance(given, int | float | np.number):
+            raise RequestError(f"{given!r:.40} is not a number of samples a second")
+        return sound_of(
+            samples, int(given), "the sound", rate=rate, longest_seconds=longest_seconds
+        )
 
     def received(self, content: bytes) -> LogMel:
         """Read a file of a request."""
@@ -128,14 +135,12 @@ class AudioKind:
     settings: tuple[str, ...] = ("rate", "fft", "hop", "num_mels", "stack", "longest_seconds")
     starts_from: Mapping[str, tuple[str, ...]] = {}
 
-    def read(
-        self, content: Path | bytes, data: AudioClassificationDataConfig, place: str
-    ) -> LogMel:
+    def read(self, content: Path | bytes, data: FramesConfig, place: str) -> LogMel:
         """Return the log-mel energies of a sound."""
         sound = read_sound(content, place, rate=data.rate, longest_seconds=data.longest_seconds)
-        return _log_mel_of(sound, data)
+        return log_mel_of(sound, data)
 
-    def most(self, data: AudioClassificationDataConfig) -> str:
+    def most(self, data: FramesConfig) -> str:
         """Say how much of a sound is read."""
         return f"{data.longest_seconds:g} s (data.longest_seconds)"
 
@@ -150,7 +155,7 @@ class AudioKind:
     def learn(
         self,
         contents: Iterator[LogMel],
-        data: AudioClassificationDataConfig,
+        data: FramesConfig,
         seed: int,
         of: Subwords | None,
         on_progress: Progress,
@@ -164,13 +169,11 @@ class AudioKind:
         check_installed()
         check_pillow()
 
-    def load(self, folder: Path | Folder, data: AudioClassificationDataConfig) -> AudioEncoder:
+    def load(self, folder: Path | Folder, data: FramesConfig) -> AudioEncoder:
         """Load the means and deviations of prepared data or of a run."""
         return AudioEncoder(data, Scaling.load(folder, STREAM, data.num_mels, _TABLE_KIND))
 
-    def augmented(
-        self, packed: Packed, data: AudioClassificationDataConfig, key: tuple[int, int]
-    ) -> Packed:
+    def augmented(self, packed: Packed, data: FramesConfig, key: tuple[int, int]) -> Packed:
         """Blank out stretches of time and ranges of bands at random.
 
         SpecAugment (Park et al., 2019), without its warping of time.
@@ -201,7 +204,8 @@ def _stretch(generator: np.random.Generator, length: int, most: int) -> tuple[in
     return first, first + size
 
 
-def _log_mel_of(sound: Any, data: AudioClassificationDataConfig) -> LogMel:
+def log_mel_of(sound: Sound, data: FramesConfig) -> LogMel:
+    """Return what is read of a sound."""
     frames = log_mel(
         sound.samples, rate=data.rate, fft=data.fft, hop=data.hop, num_mels=data.num_mels
     )

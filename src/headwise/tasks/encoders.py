@@ -1,7 +1,7 @@
-"""From what is classified to what the encoder of the model reads, for each kind of input.
+"""From what a user gives to what the encoder of the model reads, for each kind of input.
 
 An `InputKind` has what follows from the config alone; what it learns from the training data, or
-loads from a run, is its `Encoder`. text.py, images.py and audio.py have one of each.
+loads from a run, is its `Encoder`. `tasks.vectors` has one of each for images and sounds.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,16 +39,21 @@ class Encoder(Protocol):
         """What shards hold of an example: ids of so many subwords, or floats."""
         ...
 
-    def vocab(self, classes: int) -> Vocab:
-        """Return the vocabulary of a model with so many classes."""
+    def vocab(self, target_size: int) -> Vocab:
+        """Return the vocabulary of a model with so many outputs."""
         ...
 
-    def save(self, directory: Path, tables: Mapping[str, object]) -> None:
-        """Write the folder `tokenizer`, other tables beside its own."""
+    def save(
+        self,
+        directory: Path,
+        tables: Mapping[str, object],
+        subwords: Mapping[str, Subwords] | None = None,
+    ) -> None:
+        """Write the folder `tokenizer`, the tables or subwords of other streams beside its own."""
         ...
 
     def given(self, example: Any) -> Any:
-        """Read what a user of `Classifier` gives, or raise RequestError or DataError."""
+        """Read what a user of the predictor gives, or raise RequestError or DataError."""
         ...
 
     def encode(self, content: Any) -> Encoded:
