@@ -43,24 +43,30 @@ _SMALL = (
     "train.average_last=2",
     "decode.max_extra_tokens=4",
 )
-_LINE_SETTINGS = (
+LINE_SETTINGS = (
     *_SMALL,
     "data.height=8",
     "data.longest_width=80",
     "data.patch=2",
     "data.shift=1",
 )
-_SOUND_SETTINGS = (*_SMALL, "data.num_mels=16", "data.stack=2", "data.longest_seconds=1.5")
+SOUND_SETTINGS = (
+    *_SMALL,
+    "data.num_mels=16",
+    "data.stack=2",
+    "data.longest_seconds=1.5",
+    "train.batch_tokens=600",
+)
 
 
 def small_line_config(*changes: str) -> AnyConfig:
     """The config of a small transcriber of `write_lines`."""
-    return load_recipe("read-tiny", [*_LINE_SETTINGS, *changes])
+    return load_recipe("read-tiny", [*LINE_SETTINGS, *changes])
 
 
 def small_sound_config(*changes: str) -> AnyConfig:
     """The config of a small transcriber of `write_spoken`."""
-    return load_recipe("listen-tiny", [*_SOUND_SETTINGS, *changes])
+    return load_recipe("listen-tiny", [*SOUND_SETTINGS, *changes])
 
 
 def draw_line(text: str, generator: np.random.Generator) -> NDArray[np.uint8]:
