@@ -30,16 +30,21 @@ from tests.small_runs import (
     write_text,
     write_trees,
 )
+from tests.transcribed import LINE_SETTINGS, write_lines, write_spoken
+from tests.transcribed import SOUND_SETTINGS as SPOKEN_SETTINGS
 
 ROOT = Path(__file__).parents[2]
 PAPER = (ROOT / "docs" / "paper.md").read_text("utf-8")
 README = (ROOT / "README.md").read_text("utf-8")
 TRAINING = (ROOT / "docs" / "training.md").read_text("utf-8")
 PARSING = (ROOT / "docs" / "parsing.md").read_text("utf-8")
+TRANSCRIPTION = (ROOT / "docs" / "transcription.md").read_text("utf-8")
 CLASSIFICATION = (ROOT / "docs" / "classification.md").read_text("utf-8")
 LANGUAGE_MODEL = (ROOT / "docs" / "language-model.md").read_text("utf-8")
 MASKED = (ROOT / "docs" / "masked-language-model.md").read_text("utf-8")
 TUTORIAL = (ROOT / "docs" / "tutorial.md").read_text("utf-8")
+TRANSCRIBED_IMAGES = {"--image-column", "--text-column"}
+TRANSCRIBED_SOUNDS = {"--audio-column", "--text-column"}
 ROWS = [row for row in PAPER.splitlines() if row.startswith(("| §", "| Table", "| Figure"))]
 
 
@@ -117,6 +122,12 @@ def text(tmp_path: Path) -> Path:
     (table,) = write_sounds(tmp_path, 40).paths
     (tmp_path / "clips.csv").write_text(table.read_text().replace("pitch", "word"))
     shutil.copy(tmp_path / "sounds-1" / "1.wav", tmp_path / "clip.wav")
+    for name, seed, count in (("lines", 1, 60), ("test-lines", 2, 12)):
+        write_lines(tmp_path, count, seed).paths[0].rename(tmp_path / f"{name}.csv")
+    shutil.copy(tmp_path / "lines-1" / "1.png", tmp_path / "line.png")
+    (table,) = write_spoken(tmp_path, 60).paths
+    (tmp_path / "spoken.csv").write_text(table.read_text().replace("\t", ","))
+    shutil.copy(tmp_path / "spoken-1" / "1.wav", tmp_path / "talk.wav")
     words = [found.tree.words() for found in read_trees(tmp_path / "test.mrg")]
     (tmp_path / "reviews.txt").write_text("ban bara\nkan\n")
     (tmp_path / "sentences.txt").write_text("".join(f"{' '.join(each)}\n" for each in words))
@@ -125,8 +136,8 @@ def text(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize(
     "document",
-    [README, TRAINING, LANGUAGE_MODEL, PARSING, CLASSIFICATION],
-    ids=["README", "training", "language-model", "parsing", "classification"],
+    [README, TRAINING, LANGUAGE_MODEL, PARSING, CLASSIFICATION, TRANSCRIPTION],
+    ids=["README", "training", "language-model", "parsing", "classification", "transcription"],
 )
 def test_the_commands_of_a_document_run_in_their_order(
     document: str, text: Path, preloaded: Path
@@ -144,6 +155,10 @@ def test_the_commands_of_a_document_run_in_their_order(
             command += [part for change in TEXT_SETTINGS for part in ("--set", change)]
         elif command[1] in ("train", "doctor") and "--trees" in command:
             command += [part for change in TREE_SETTINGS for part in ("--set", change)]
+        elif command[1] in ("train", "doctor") and set(command) >= TRANSCRIBED_IMAGES:
+            command += [part for change in LINE_SETTINGS for part in ("--set", change)]
+        elif command[1] == "train" and set(command) >= TRANSCRIBED_SOUNDS:
+            command += [part for change in SPOKEN_SETTINGS for part in ("--set", change)]
         elif command[1] == "train" and "--images" in command:
             command += [part for change in IMAGE_SETTINGS for part in ("--set", change)]
         elif command[1] == "train" and "--audio-column" in command:
@@ -224,6 +239,20 @@ def test_the_python_of_the_classification_guide_runs(
     assert (result.returncode, result.stderr) == (0, "")
     *_, last = result.stdout.splitlines()
     assert last.startswith("('hill', 'river', 'wood') [[")
+
+
+def test_the_python_of_the_transcription_guide_runs(
+    trained_reader: Path, tmp_path: Path, run_python: RunPython
+) -> None:
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "read").symlink_to(trained_reader)
+    write_lines(tmp_path, count=2)
+    for number, name in enumerate(("line", "other")):
+        shutil.copy(tmp_path / "lines-1" / f"{number}.png", tmp_path / f"{name}.png")
+    (code,) = blocks(TRANSCRIPTION, "python")
+    result = run_python(code, tmp_path)
+    assert (result.returncode, result.stderr) == (0, "")
+    assert len(result.stdout.splitlines()) == 2
 
 
 def test_the_python_of_the_masked_language_model_guide_runs(
