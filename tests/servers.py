@@ -228,3 +228,20 @@ def served(run: Path, *, name: str = "run", source: str = "xx", target: str = "y
     """Load a run as a served model between two languages."""
     translator = in_languages(Translator.load(run), source, target)
     return ServedModel(name=name, translator=translator)
+
+
+def post_form(server: Running, path: str, *parts: tuple[str, bytes, bool]) -> tuple[int, Any]:
+    """Send a multipart form of parts: name, content and whether it is a file."""
+    body = b""
+    for name, content, is_file in parts:
+        file_name = '; filename="a"' if is_file else ""
+        head = f'--x\r\nContent-Disposition: form-data; name="{name}"{file_name}\r\n\r\n'
+        body += head.encode() + content + b"\r\n"
+    kind = {"Content-Type": "multipart/form-data; boundary=x"}
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+    try:
+        connection.request("POST", path, body + b"--x--\r\n", kind)
+        response = connection.getresponse()
+        return response.status, json.loads(response.read())
+    finally:
+        connection.close()

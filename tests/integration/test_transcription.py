@@ -1,6 +1,8 @@
 """Transcribers of images and sounds, from tables to texts: in Python and by the commands."""
 
+import io
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from itertools import pairwise
@@ -15,13 +17,17 @@ from headwise.config import AnyConfig
 from headwise.data.images import png
 from headwise.errors import ConfigError, DataError, RequestError
 from headwise.runs.metrics import read_metrics
+from headwise.serving.limits import Limits
 from headwise.tasks.transcription import long_sounds
+from headwise.tasks.transcription import transcriber as transcriber_module
 from headwise.tasks.transcription.files import TranscribedFiles
 from headwise.tasks.transcription.times import timed_words
 from headwise.tasks.transcription.transcriber import Transcriber
 from headwise.tasks.vectors.audio import AudioEncoder
+from headwise.workflows.serve import load_served
 from headwise.workflows.train import train
 from tests.conftest import Headwise
+from tests.servers import post_form, running
 from tests.small_runs import digests
 from tests.transcribed import (
     LINE_SETTINGS,
@@ -142,7 +148,7 @@ def test_a_long_sound_is_the_parts_between_its_pauses(
     for timed, (word, start, end) in zip(found.words, expected, strict=True):
         assert timed.word == word
         assert (timed.start, timed.end) == pytest.approx((start, end), abs=0.002)
-    monkeypatch.setattr(long_sounds, "_MOST_SECONDS", 1.0)
+    monkeypatch.setattr(transcriber_module, "MOST_SECONDS", 1.0)
     with pytest.raises(RequestError, match="the sound: longer than 1 seconds: cut it into files"):
         transcriber.transcribe((samples, RATE))
 
@@ -154,7 +160,7 @@ def test_words_have_the_times_at_which_they_are_said(trained_listener: Path) -> 
     words, off = ["fa", "do", "mi"], []
     for seed in range(4):
         samples, spans = say(words, np.random.default_rng(seed))
-        (piece,) = long_sounds.pieces_of((samples, RATE), encoder, config)
+        (piece,) = long_sounds.pieces_of((samples, RATE), encoder, config, 60.0)
         ids = transcriber.targets.encode(" ".join(words))
         found = timed_words(transcriber.model, piece, ids, transcriber.targets, config)
         assert [each.word for each in found] == words
@@ -303,3 +309,77 @@ def test_times_by_the_command(trained_listener: Path, tmp_path: Path, headwise: 
     times = [float(each) for *pair, _ in fields for each in pair]
     assert all(0 <= each <= 2 for each in times)
     assert all(start < end for start, end in zip(times[::2], times[1::2], strict=True))
+
+
+def test_files_are_served(trained_reader: Path, trained_listener: Path, tmp_path: Path) -> None:
+    runs = [tmp_path / "lines", tmp_path / "sounds"]
+    for run, made in zip(runs, (trained_reader, trained_listener), strict=True):
+        shutil.copytree(made, run)
+    pixels = draw_line("LOT", np.random.default_rng(1))
+    content = png(pixels[:, :, None])
+    sound = io.BytesIO()
+    soundfile.write(sound, say(["fa", "do"], np.random.default_rng(5))[0], RATE, format="WAV")
+    long = io.BytesIO()
+    soundfile.write(long, np.zeros(61 * RATE), RATE, format="WAV")
+    model, other = ("model", b"lines", False), ("model", b"sounds", False)
+    with running(load_served(runs), limits=Limits(upload_bytes=2_000_000)) as server:
+
+        def post(*parts: tuple[str, bytes, bool]) -> tuple[int, Any]:
+            return post_form(server, "/v1/transcribe", *parts)
+
+        status, answer = post(model, ("f", content, True), ("g", content, True))
+        (expected,) = Transcriber.load(trained_reader).transcribe(pixels)
+        assert status == 200, answer
+        assert [each["text"] for each in answer["files"]] == [expected.text] * 2
+        assert answer["text"] == expected.text
+        assert answer["files"][0]["log_prob"] == pytest.approx(expected.log_prob, abs=1e-4)
+        assert answer["files"][0]["picture"] is None
+
+        asked = (("picture", b"true", False), ("times", b"true", False))
+        status, answer = post(other, *asked, ("f", sound.getvalue(), True))
+        assert status == 200, answer
+        (found,) = answer["files"]
+        (spoken,) = Transcriber.load(trained_listener).transcribe(sound.getvalue(), times=True)
+        assert found["text"] == spoken.text
+        assert [each["word"] for each in found["words"]] == spoken.text.split()
+        picture = found["picture"]
+        assert (picture["kind"], picture["rows"]) == ("sound", 1)
+        assert "".join(each["text"] for each in picture["tokens"]) == spoken.text
+        for token in picture["tokens"]:
+            assert len(token["attention"]) == picture["columns"]
+            assert 0 < sum(token["attention"]) < 1.01
+
+        for parts, message in (
+            ([model], "send from 1 to 16 images"),
+            ([model, ("f", b"no image", True)], "the image: "),
+            ([other, ("f", content, True)], "the sound: "),
+            ([other, ("f", long.getvalue(), True)], "the sound: longer than 60 seconds"),
+            ([model, asked[1], ("f", content, True)], "times are of words in sounds"),
+            ([model, ("times", b"x", False), ("f", content, True)], "times: "),
+        ):
+            status, answer = post(*parts)
+            assert (status, message in answer["error"]) == (400, True), answer
+        status, answer, _ = server.ask("GET", "/v1/tasks")
+        assert {each["panel"]["kind"] for each in answer["models"]} == {"transcriptions"}
+
+
+def test_attention_is_shown_over_the_image(
+    trained_reader: Path, tmp_path: Path, headwise: Headwise
+) -> None:
+    pixels = draw_line("LOT", np.random.default_rng(1))
+    path, page = tmp_path / "a.png", tmp_path / "attention.html"
+    path.write_bytes(png(pixels[:, :, None]))
+    run = str(trained_reader)
+    code, _, errors = headwise("attention", run, str(path), "--target", "LOT", "--out", str(page))
+    assert code == 0, errors
+    pair = Transcriber.load(trained_reader).trace(str(path), "LOT", most_tokens=100)
+    assert (pair.target, pair.target_tokens) == ("LOT", ("L", "O", "T"))
+    strips = -(-pixels.shape[1] // 2)
+    assert len(pair.source_tokens) == strips + 1
+    assert pair.trace.decoder.cross_attention[0].shape[2:] == (4, strips + 1)
+    assert '"columns":' + str(strips) in page.read_text().replace(" ", "")
+    for target, message in (("", "at least 1 and at most 100"), ("L" * 101, "at most 100 tokens")):
+        code, _, errors = headwise(
+            "attention", run, str(path), "--target", target, "--out", str(page)
+        )
+        assert (code, message in errors.splitlines()[-1]) == (2, True), errors

@@ -4,7 +4,6 @@ import json
 import shutil
 import struct
 from collections.abc import Callable
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from headwise.tasks.classification.files import LabelledFiles
 from headwise.workflows.serve import load_served
 from headwise.workflows.train import train
 from tests.conftest import Headwise
-from tests.servers import Running, running
+from tests.servers import Running, post_form, running
 from tests.small_runs import (
     IMAGE_SETTINGS,
     SOUND_SETTINGS,
@@ -204,25 +203,8 @@ def test_rows_of_a_table_without_a_file_are_errors_with_their_line(tmp_path: Pat
         )
 
 
-def form(*parts: tuple[str, bytes, bool]) -> tuple[bytes, str]:
-    """Make a multipart form of parts: name, content and whether it is a file."""
-    body = b""
-    for name, content, is_file in parts:
-        file_name = '; filename="a"' if is_file else ""
-        head = f'--x\r\nContent-Disposition: form-data; name="{name}"{file_name}\r\n\r\n'
-        body += head.encode() + content + b"\r\n"
-    return body + b"--x--\r\n", "multipart/form-data; boundary=x"
-
-
 def post(server: Running, *parts: tuple[str, bytes, bool]) -> tuple[int, Any]:
-    body, kind = form(*parts)
-    connection = HTTPConnection("127.0.0.1", server.port, timeout=30)
-    try:
-        connection.request("POST", "/v1/classify", body, {"Content-Type": kind})
-        response = connection.getresponse()
-        return response.status, json.loads(response.read())
-    finally:
-        connection.close()
+    return post_form(server, "/v1/classify", *parts)
 
 
 def test_files_and_texts_are_served_side_by_side(

@@ -249,7 +249,7 @@ def _attention(report: Report) -> str:
         return ""
     one, unit = ("sentence", "word")
     if report.records[0].picture is not None:
-        one, unit = ("picture", "field")
+        one, unit = ("picture", "token" if report.records[0].cross else "field")
     return f"""<p>How the model relates {unit}s: each {unit} looks at others, and the numbers say
 how much. Choose a {one}, a head and a {unit} to see what it looks at.</p>
 <div class="explorer">

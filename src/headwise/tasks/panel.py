@@ -18,12 +18,13 @@ class Panel:
     result: str
     """The field of the answer that is shown."""
     input: Literal["text", "image", "sound"] = "text"
-    """What the request takes. An image can be drawn, and a sound recorded."""
-    kind: Literal["text", "stream", "figures", "classes"] = "text"
+    """What the request takes. A sound can be recorded, and an image that has a class drawn."""
+    kind: Literal["text", "stream", "figures", "classes", "transcriptions"] = "text"
     """What that field holds: text; text that the route also sends in events as /v1/generate does; a
-    list of figures; or a list of objects with `classes`, which have a label and a probability each,
-    and perhaps a `picture` of what was read. A figure is an
-    object whose `svg` is drawn and whose `text`, if it has one, can be copied. If it has
+    list of figures; a list of objects with `classes`, which have a label and a probability each,
+    and perhaps a `picture` of what was read; or a list of objects with a `text`, perhaps `words`
+    with their times, and perhaps a `picture` whose `tokens` have the attention over it. A figure is
+    an object whose `svg` is drawn and whose `text`, if it has one, can be copied. If it has
     `attention`, element `data-query="q"` of the drawing can be chosen, and shows its weights
     attention[q][k] on the elements `data-key="k"`."""
     live: bool = False

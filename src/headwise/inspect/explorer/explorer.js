@@ -7,12 +7,17 @@
 (function () {
   "use strict";
 
-  const { hasSource, kindsOf, unitOf, matrixOf, sentenceOf, habitOf, clearestRow } =
+  const { hasSource, kindsOf, partOf, unitOf, matrixOf, sentenceOf, habitOf, clearestRow } =
     window.HeadwiseExplorer.reading;
-  const { make, choices, wordsView, pictureView, matrixView, drawSmall } = window.HeadwiseExplorer.views;
+  const { make, choices, wordsView, textView, pictureView, matrixView, drawSmall } = window.HeadwiseExplorer.views;
 
-  const howToRead = (unit) =>
-    `Each row is a ${unit} that looks, each column a ${unit} that is looked at; a row adds up to 1.`;
+  const howToRead = (looks, seen) =>
+    `Each row is a ${looks} that looks, each column a ${seen} that is looked at; a row adds up to 1.`;
+
+  const becomes = (record) => {
+    if (!record.decoder.length) return "is classified as";
+    return record.picture ? "is transcribed as" : "is translated as";
+  };
 
   const MOST_ROWS = 150;
 
@@ -89,7 +94,8 @@
         },
       };
       if (words === null) {
-        const view = record().picture ? pictureView : wordsView;
+        const pictured = { encoder: pictureView, cross: textView, decoder: wordsView };
+        const view = record().picture ? pictured[choice.kind] : wordsView;
         words = view(id("word"), record(), choice.kind, choice.word, on);
         wordsPlace.replaceChildren(about, words.element);
       }
@@ -101,7 +107,7 @@
       const shown = matrix.length > MOST_ROWS ? [] : matrix;
       table = matrixView(id("caption"), record(), choice.kind, shown, caption, on);
       matrixPlace.hidden = matrix.length > MOST_ROWS;
-      matrixPlace.replaceChildren(make("p", { class: "hw-about" }, howToRead(record().picture ? "field" : "word")), table.element);
+      matrixPlace.replaceChildren(make("p", { class: "hw-about" }, howToRead(partOf(record(), choice.kind, "rows"), partOf(record(), choice.kind, "columns"))), table.element);
       [table.element.scrollLeft, table.element.scrollTop] = scrolled;
       habit.textContent = habitOf(record(), choice).full;
       showWord();
@@ -131,7 +137,7 @@
       return [
         ...(isChosen ? [] : [make("span", { dir: "auto" }, source), " "]),
         make("span", { class: "hw-arrow", "aria-hidden": "true" }, "→"),
-        make("span", { class: "hw-out-of-sight" }, record().decoder.length ? "is translated as" : "is classified as"), " ",
+        make("span", { class: "hw-out-of-sight" }, becomes(record())), " ",
         make("strong", { dir: "auto" }, target || "(nothing)"),
       ];
     }

@@ -47,9 +47,21 @@
 
   /* And one that reads the fields of a picture, or stretches of a sound. */
   const SEEN = {
-    gist: "the fields look at each other",
-    about: "The encoder looks at all fields, the class token included. Choose a field to see what it " +
-      "looks at: the lighter, the more.",
+    encoder: {
+      gist: "the fields look at each other",
+      about: "The encoder looks at all fields, the class token included. Choose a field to see what it " +
+        "looks at: the lighter, the more.",
+    },
+    cross: {
+      gist: "the text looks at the fields",
+      about: "Before it writes a token, the decoder looks at the fields. Choose a token to see what it " +
+        "looks at: the lighter, the more.",
+    },
+    decoder: {
+      gist: "the text looks back",
+      about: "Before it writes a token, the decoder looks back at what it has written so far. What " +
+        "comes later is hidden from it.",
+    },
   };
 
   const PLACES = {
@@ -84,8 +96,14 @@
   /** The kinds of attention that the model has, the one to begin with first. */
   function kindsOf(record) {
     const found = Object.keys(KINDS).filter((kind) => record[kind].length > 0);
-    const changes = record.picture ? SEEN : hasSource(record) ? {} : ALONE;
-    return Object.fromEntries(found.map((kind) => [kind, { ...KINDS[kind], ...changes }]));
+    const changes = (kind) => (record.picture ? SEEN[kind] : hasSource(record) ? {} : ALONE);
+    return Object.fromEntries(found.map((kind) => [kind, { ...KINDS[kind], ...changes(kind) }]));
+  }
+
+  /** What looks, or what is looked at, in a word. */
+  function partOf(record, kind, side) {
+    if (!record.picture) return "word";
+    return KINDS[kind][side] === "source_tokens" ? "field" : "token";
   }
 
   /** What a record is about, in a word. */
@@ -194,12 +212,15 @@
     const rows = matrix.map((_, row) => row).filter((row) => choice.kind !== "decoder" || row > 0);
     if (!rows.length) return { brief: "", full: "" };
     const mean = (value) => rows.reduce((sum, row) => sum + value(row), 0) / rows.length;
-    const places = PLACES[choice.kind].filter(([name]) => !record.picture || name !== "the end mark");
+    // The fields of a picture have no end mark, and are in no order that a text could follow.
+    const isKnown = ([name]) => !record.picture || (choice.kind !== "cross" && name !== "the end mark");
+    const places = PLACES[choice.kind].filter(isKnown);
     const shares = places.map(([name, place]) => [
       mean((row) => matrix[row][place(row, count)] || 0), name,
     ]);
-    const [share, called] = shares.reduce((a, b) => (b[0] > a[0] ? b : a));
-    const name = record.picture ? called.replace("word", "field") : called;
+    const [share, called] = shares.reduce((a, b) => (b[0] > a[0] ? b : a), [0, ""]);
+    const part = partOf(record, choice.kind, "rows");
+    const name = called.replace("word", part);
     const its = whoLooks(record, choice).s ? "its" : "their";
     const over = `Over the whole ${unitOf(record)}`;
     const percent = Math.round(100 * share);
@@ -210,7 +231,7 @@
       };
     }
     const peak = mean((row) => Math.max(...matrix[row]));
-    const strongest = `the strongest link of a ${record.picture ? "field" : "word"} is ${peak.toFixed(2)} on average`;
+    const strongest = `the strongest link of a ${part} is ${peak.toFixed(2)} on average`;
     const manner = peak >= MOSTLY ? "sharp" : "spread";
     return { brief: manner, full: `${over}, ${its} attention is ${manner}: ${strongest}.` };
   }
@@ -234,7 +255,7 @@
 
   window.HeadwiseExplorer = window.HeadwiseExplorer || {};
   window.HeadwiseExplorer.reading = {
-    KINDS, hasSource, kindsOf, unitOf, matrixOf, tokensOf, isHidden, labelOf, nameOf, sentenceOf,
+    KINDS, hasSource, kindsOf, partOf, unitOf, matrixOf, tokensOf, isHidden, labelOf, nameOf, sentenceOf,
     habitOf, clearestRow,
   };
 })();

@@ -122,9 +122,50 @@
     return found;
   }
 
+  /** Fields over a picture, the lighter the more they are looked at. */
+  function pictureOf(record, fields) {
+    const { png, rows, columns } = record.picture;
+    const grid = make("div", { class: "hw-grid" }, ...fields);
+    grid.style.setProperty("--hw-grid-rows", rows);
+    grid.style.setProperty("--hw-grid-columns", columns);
+    return make("div", { class: "hw-picture" }, make("img", { src: png, alt: "" }), grid);
+  }
+
+  function lighten(field, weight, most) {
+    const light = most > 0 ? Math.min(1, weight / most) : 1;
+    field.style.setProperty("--hw-veil", (0.8 * (1 - light)).toFixed(3));
+  }
+
+  /** A text over a picture: the fields that the chosen token looks at are light. */
+  function textView(name, record, kind, chosen, on) {
+    const items = tokensOf(record, kind, "rows").map((token, row) => ({
+      value: row,
+      content: [word(record, kind, "rows", row)],
+      label: nameOf(record, kind, "rows", row),
+    }));
+    const text = choices("Writing", name, items, chosen, on.choose, `hw-text hw-${record.picture.kind}`);
+    const labels = [...text.querySelectorAll("label")];
+    labels.forEach((label, row) => {
+      label.addEventListener("pointerenter", (event) => isMouse(event) && on.preview(row));
+      label.addEventListener("pointerleave", () => on.preview(null));
+    });
+    const fields = tokensOf(record, kind, "columns").slice(1).map((title) => make("i", { title }));
+    const picture = pictureOf(record, fields);
+    return {
+      element: make("div", { class: `hw-${record.picture.kind}` }, picture, text),
+      show(matrix, row) {
+        labels.forEach((label, place) => label.classList.toggle("hw-on", place === row));
+        const most = Math.max(...matrix[row].slice(1));
+        fields.forEach((field, place) => lighten(field, matrix[row][place + 1], most));
+      },
+      draw(matrix, row) {
+        labels[row].querySelector("input").checked = true;
+      },
+    };
+  }
+
   /** A picture under its fields: the chosen one has a border, and those it looks at are light. */
   function pictureView(name, record, kind, chosen, on) {
-    const { png, rows, columns } = record.picture;
     const items = tokensOf(record, kind, "rows").map((token, row) => ({
       value: row,
       content: row === 0 ? [token] : [],
@@ -137,19 +178,14 @@
       label.addEventListener("pointerenter", (event) => isMouse(event) && on.preview(row));
       label.addEventListener("pointerleave", () => on.preview(null));
     });
-    const grid = make("div", { class: "hw-grid" }, ...labels.slice(1));
-    grid.style.setProperty("--hw-grid-rows", rows);
-    grid.style.setProperty("--hw-grid-columns", columns);
-    const picture = make("div", { class: "hw-picture" }, make("img", { src: png, alt: "" }), grid);
-    fields.querySelector(".hw-items").append(picture);
+    fields.querySelector(".hw-items").append(pictureOf(record, labels.slice(1)));
     return {
       element: make("div", {}, fields),
       show(matrix, row) {
         const most = Math.max(...matrix[row].slice(1));
         labels.forEach((label, place) => {
           label.classList.toggle("hw-on", place === row);
-          const light = most > 0 ? matrix[row][place] / most : 1;
-          label.style.setProperty("--hw-veil", (0.8 * (1 - Math.min(1, light))).toFixed(3));
+          lighten(label, matrix[row][place], most);
         });
       },
       draw(matrix, row) {
@@ -221,5 +257,5 @@
     }));
   }
 
-  window.HeadwiseExplorer.views = { make, choices, wordsView, pictureView, matrixView, drawSmall };
+  window.HeadwiseExplorer.views = { make, choices, wordsView, textView, pictureView, matrixView, drawSmall };
 })();

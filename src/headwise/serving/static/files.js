@@ -138,7 +138,8 @@ export function filePlace(panel, id, onFile) {
   input.addEventListener("change", () => input.files.length && onFile(input.files[0], input.files[0].name));
   const place = make("div", { class: "drop" },
     make("label", { for: id }, `${panel.label}: choose a file, or drop one here`), input,
-    isImage ? drawing(onFile) : "");
+    // A square is no place for a line of text.
+    isImage && panel.kind !== "transcriptions" ? drawing(onFile) : "");
   // Only secure pages have a microphone.
   if (!isImage && navigator.mediaDevices) place.append(recording(onFile));
   place.addEventListener("dragover", (event) => {

@@ -6,6 +6,7 @@ import { byId, make } from "./elements.js";
 import { showFigures } from "./figures.js";
 import { filePlace } from "./files.js";
 import { generationPanel } from "./generation.js";
+import { showTranscriptions } from "./transcriptions.js";
 
 const PAUSE = 250;
 
@@ -19,6 +20,7 @@ function show(output, panel, answer) {
   const result = answer[panel.result];
   if (panel.kind === "figures") showFigures(output, result);
   else if (panel.kind === "classes") showClasses(output, result);
+  else if (panel.kind === "transcriptions") showTranscriptions(output, result);
   else output.textContent = typeof result === "string" ? result : JSON.stringify(result);
 }
 

@@ -12,7 +12,7 @@ from headwise.errors import RequestError
 from headwise.tasks.encoders import Encoded
 from headwise.tasks.vectors.audio import AudioEncoder, log_mel_of
 
-_MOST_SECONDS = 3600.0
+MOST_SECONDS = 3600.0
 """Of a sound: at 16,000 samples a second they take 230 MB."""
 
 _PAUSE_SECONDS = 0.2
@@ -31,12 +31,14 @@ class Piece(NamedTuple):
     seconds: float = 0.0
 
 
-def pieces_of(example: Any, encoder: AudioEncoder, data: FramesConfig) -> list[Piece]:
+def pieces_of(
+    example: Any, encoder: AudioEncoder, data: FramesConfig, most_seconds: float
+) -> list[Piece]:
     """Read a whole sound and encode it, in several pieces if it is long."""
-    sound = encoder.sound(example, _MOST_SECONDS)
+    sound = encoder.sound(example, most_seconds)
     if sound.is_cut:
         raise RequestError(
-            f"{_name_of(example)}: longer than {_MOST_SECONDS:,.0f} seconds: cut it into files"
+            f"{_name_of(example)}: longer than {most_seconds:,.0f} seconds: cut it into files"
         )
     longest = int(data.longest_seconds * data.rate)
     bounds = [0, *cuts(sound.samples, longest, data.rate), len(sound.samples)]

@@ -15,7 +15,7 @@ from headwise.tasks.transcription.targets import STREAM
 from headwise.tasks.transcription.transcriber import Transcriber
 from headwise.training.task import Progress
 
-_SAMPLES = 6
+_SAMPLES, _TRACED = 6, 3
 _SEARCHED = 200
 """Validation examples among which wrong ones are looked for."""
 
@@ -40,7 +40,13 @@ def report_contents(
     first.
     """
     unit, flags = kind.unit, _FLAGS[transcriber.input]
-    samples = _samples(run, transcriber, kind)
+    shown = _validation_examples(run, transcriber, kind)
+    samples = tuple(_sample(transcriber, *each) for each in shown)
+    traced = [
+        encoded
+        for encoded, right, _ in shown
+        if transcriber.is_traceable(encoded, transcriber.targets.encode(right))
+    ]
     about = f"Validation {unit}: wrong transcriptions, then others at regular intervals."
     if not samples:
         about = f"No examples: the {unit} that the run was validated on are not in its directory."
@@ -54,6 +60,7 @@ def report_contents(
         about_scores=about_scores,
         samples=samples,
         about_samples=about,
+        traced=tuple(traced[:_TRACED]),
         commands=(
             ("Transcribe one:", f"headwise transcribe {path} {_GIVEN[transcriber.input]}"),
             (f"Measure it on transcribed {unit}:", f"headwise evaluate {path} {flags}"),
@@ -89,12 +96,13 @@ def _scores(
     return figures, f"Of {errors.examples:,} transcribed {kind.unit}."
 
 
-def _samples(
+def _validation_examples(
     run: RunDirectory, transcriber: Transcriber, kind: InputKind
-) -> tuple[tuple[Cell, ...], ...]:
+) -> list[tuple[Encoded, str, str]]:
+    """Return some of the run's own validation data, with their texts and the run's own."""
     shards = own_shards(run, "valid")
     if shards is None or not len(shards):
-        return ()
+        return []
     step = max(1, len(shards) // _SEARCHED)
     numbers = list(range(0, len(shards), step))[:_SEARCHED]
     examples = [_stored(shards, number, transcriber, kind) for number in numbers]
@@ -105,8 +113,7 @@ def _samples(
     wrong = [each for each in together if each[1] != each[2]][: _SAMPLES // 2]
     others = [each for each in together if each[1] == each[2]]
     count = min(_SAMPLES - len(wrong), len(others))
-    chosen = wrong + [others[number * len(others) // count] for number in range(count)]
-    return tuple(_sample(transcriber, *each) for each in chosen)
+    return wrong + [others[number * len(others) // count] for number in range(count)]
 
 
 def _stored(

@@ -8,7 +8,7 @@ from headwise.config import TargetsConfig, Vocab
 from headwise.data import Subwords
 from headwise.data.subwords import sample_texts
 from headwise.data.tokenizer import load_stream, load_table
-from headwise.errors import DataError
+from headwise.errors import DataError, RequestError
 from headwise.files import Folder
 
 STREAM = "target"
@@ -103,6 +103,17 @@ def learn_subwords(texts: Iterable[str], data: TargetsConfig, seed: int) -> Subw
     """Learn subwords from a sample of the texts."""
     sample = sample_texts(((text,) for text in texts), data.sample_examples, seed, unit="examples")
     return Subwords.learn((text for (text,) in sample), data, may_be_fewer=True)
+
+
+def traceable_target(text: str, targets: Targets, most_tokens: int) -> list[int]:
+    """Return the ids of a text whose attention is asked for, or raise RequestError."""
+    # Python passes bytes of an argument that are not UTF-8 as lone surrogates.
+    if "\0" in text or any(map(_is_half, text)):
+        raise RequestError("the target has a NUL character, or bytes that are not UTF-8, in it")
+    ids = targets.encode(text) if len(text) <= 16 * most_tokens else None
+    if not ids or len(ids) > most_tokens:
+        raise RequestError(f"give a target of at least 1 and at most {most_tokens:,} tokens")
+    return ids
 
 
 def _is_character(each: object) -> bool:

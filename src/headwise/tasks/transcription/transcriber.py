@@ -7,23 +7,28 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from headwise.config import STRONGEST_PENALTY, WIDEST_BEAM, AnyConfig
 from headwise.decoding import Hypothesis, SearchSettings
 from headwise.errors import CheckpointError, HeadwiseError, RequestError
-from headwise.model import Transformer, build_model
+from headwise.model import Trace, Transformer, build_model
 from headwise.recipes import search_as
 from headwise.runs.device import choose_device
 from headwise.runs.directory import RunDirectory
 from headwise.runs.model import load_trained
 from headwise.tasks.encoders import Encoded, Encoder
 from headwise.tasks.table import require_task
+from headwise.tasks.tracing import TracedPair
 from headwise.tasks.transcription.kinds import kind_of
-from headwise.tasks.transcription.long_sounds import Piece, pieces_of
+from headwise.tasks.transcription.long_sounds import MOST_SECONDS, Piece, pieces_of
 from headwise.tasks.transcription.search import search_texts
-from headwise.tasks.transcription.targets import Targets, load_targets
+from headwise.tasks.transcription.targets import Targets, load_targets, traceable_target
 from headwise.tasks.transcription.times import TimedWord, timed_words
 from headwise.tasks.vectors.audio import AudioEncoder
+
+_MOST_TRACED = 2_000_000
+"""Attention weights on a page."""
 
 _WINDOW = 256
 """Examples that are encoded at a time: images and sounds take memory."""
@@ -40,6 +45,8 @@ class Transcription:
     """The log-probability divided by the length penalty."""
     is_cut: bool = False
     """Whether the image is wider than what is read of one."""
+    ids: tuple[int, ...] = ()
+    """The ids of the tokens of the text; of several parts, one after the other."""
     num_parts: int = 1
     """More than 1 if the sound is longer than what is read at once: it is cut where it is quiet,
     and the texts of the parts are joined."""
@@ -152,6 +159,51 @@ class Transcriber:
             results += self._transcribed(window, settings, times=times)
         return results
 
+    def transcribe_pieces(self, pieces: list[Piece], *, times: bool = False) -> Transcription:
+        """Transcribe an example that is encoded, by the run's own settings."""
+        (found,) = self._transcribed([pieces], self.settings(), times=times)
+        return found
+
+    def trace(self, source: Any, target: str | None = None, *, most_tokens: int) -> TracedPair:
+        """Return the attention of an example and its text; without a target, of its own output."""
+        pieces = self._pieces(source)
+        encoded = pieces[0].encoded
+        picture = self.encoder.picture(encoded)
+        assert picture is not None
+        if len(pieces) > 1:
+            raise RequestError(f"the sound is read in {len(pieces):,} parts: give a shorter one")
+        if target is None:
+            ids = list(self.transcribe_pieces(pieces).ids)
+        else:
+            ids = traceable_target(target, self.targets, most_tokens)
+        if not self.is_traceable(encoded, ids):
+            raise RequestError(
+                f"the {picture.kind} has {len(encoded.values):,} positions, too many to show "
+                "attention for in this model"
+            )
+        return TracedPair(
+            source=source if isinstance(source, str) else picture.kind,
+            target=self.targets.decode(ids),
+            source_tokens=self.encoder.tokens(encoded),
+            target_tokens=tuple(self.targets.tokens(ids)),
+            trace=self.traced(encoded, ids),
+            picture=picture,
+        )
+
+    def traced(self, encoded: Encoded, ids: list[int]) -> Trace:
+        """Return the attention of all layers, of what was encoded and the ids of its text."""
+        trace, device = Trace(), self.model.output.weight.device
+        src, lengths = self.encoder.padded((encoded.values, np.array([len(encoded.values)])))
+        tgt_in = torch.tensor([[self.model.vocab.start, *ids]], device=device)
+        with torch.inference_mode():
+            self.model.hidden(src.to(device), tgt_in, lengths=lengths.to(device), trace=trace)
+        return trace
+
+    def is_traceable(self, encoded: Encoded, ids: list[int]) -> bool:
+        """Return whether the attention of an example and its text fits a page."""
+        sizes = len(encoded.values) + 1, len(ids) + 1
+        return self.config.model.count_attention_weights(*sizes) <= _MOST_TRACED
+
     def _is_one(self, example: Any) -> bool:
         """Return whether it is one example; a pair of samples and their rate is one sound."""
         if isinstance(example, tuple) and not isinstance(example, Encoded):
@@ -165,7 +217,7 @@ class Transcriber:
         if isinstance(example, Encoded):
             return [Piece(example)]
         if isinstance(self.encoder, AudioEncoder):
-            return pieces_of(example, self.encoder, self.config.data)
+            return pieces_of(example, self.encoder, self.config.data, MOST_SECONDS)
         return [Piece(self.encoder.encode(self.encoder.given(example)))]
 
     def _transcribed(
@@ -196,6 +248,7 @@ class Transcriber:
             log_prob=sum(found.log_prob for _, found in parts),
             score=sum(found.score for _, found in parts) / len(parts),
             is_cut=any(piece.encoded.is_cut for piece, _ in parts),
+            ids=tuple(each for _, found in parts for each in found.ids),
             num_parts=len(parts),
             words=tuple(words),
         )

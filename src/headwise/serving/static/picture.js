@@ -1,0 +1,27 @@
+/* What a model read as a picture, under fields that are the darker the less it attends to them. */
+
+import { make } from "./elements.js";
+
+const READ_AS = {
+  image: "The image as the model reads it",
+  sound: "The sound as the model reads it: time from left to right, high tones above",
+};
+
+/* Its `show` lays other weights over it. */
+export function pictureOf({ kind, png, rows, columns }, attention, caption) {
+  const image = make("img", { src: png, alt: READ_AS[kind] });
+  const fields = make("div", { class: "fields", "aria-hidden": "true" });
+  fields.style.setProperty("--columns", columns);
+  fields.style.setProperty("--rows", rows);
+  fields.append(...attention.map(() => make("i")));
+  const show = (weights) => {
+    const most = Math.max(...weights);
+    weights.forEach((weight, place) => {
+      fields.children[place].style.setProperty("--veil", most > 0 ? 0.65 * (1 - weight / most) : 0);
+    });
+  };
+  show(attention);
+  const element = make("figure", { class: `read ${kind}` },
+    make("div", { class: "picture" }, image, fields), make("figcaption", { class: "dim" }, caption));
+  return { element, show };
+}
