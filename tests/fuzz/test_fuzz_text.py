@@ -8,14 +8,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from headwise.config import ClassificationDataConfig
+from headwise.config import ClassificationDataConfig, ImageTranscriptionDataConfig
 from headwise.data import LineReport
+from headwise.data.images import png
 from headwise.data.text import ParallelFiles, TsvFile, decode_block, read_blocks, read_lines
 from headwise.tasks.classification.files import LabelledFiles, read_examples
 from headwise.tasks.classification.text import TEXT as TEXT_KIND
+from headwise.tasks.transcription.files import TranscribedFiles, read_texts
+from headwise.tasks.transcription.files import read_examples as read_transcribed
+from headwise.tasks.transcription.lines import LINES
 from tests.fuzz.conftest import Fuzz
 from tests.fuzz.contract import result_or_refusal
 from tests.fuzz.mutations import mutated
@@ -69,6 +74,30 @@ def test_labelled_texts(fuzz: Fuzz, suffix: str, tmp_path: Path) -> None:
             result_or_refusal(partial(list, reading))
 
     fuzz(mutated(TABLES[suffix]) | st.binary(), read)
+
+
+TRANSCRIBED: dict[str, bytes] = {
+    ".csv": b'\xef\xbb\xbfpath,text\r\n"a.png","b ""c"", d"\r\nb.png,e\r\na.png, \r\n',
+    ".tsv": b"text\tpath\na b\ta.png\nc\tb.png\n\ta.png\n",
+    ".jsonl": b'{"path": "a.png", "text": "a \\ud83d\\ude42"}\n{"path": "b.png", "text": 3}\n',
+}
+
+
+@pytest.mark.parametrize("suffix", TRANSCRIBED)
+def test_transcribed_images(fuzz: Fuzz, suffix: str, tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(png(np.zeros((3, 5, 1), np.uint8)))
+    path = tmp_path / f"lines{suffix}"
+    files = TranscribedFiles.of(path, input="images", column="path", text_column="text")
+    data = ImageTranscriptionDataConfig(height=4, longest_width=8)
+
+    def read(content: bytes) -> None:
+        path.write_bytes(content)
+        result_or_refusal(lambda: list(read_texts(files)))
+        for lenient in (False, True):
+            reading = read_transcribed(files, data, LINES, lenient=lenient, report=LineReport())
+            result_or_refusal(partial(list, reading))
+
+    fuzz(mutated(TRANSCRIBED[suffix]) | st.binary(), read)
 
 
 @pytest.mark.parametrize("suffix", PACKED)

@@ -238,3 +238,34 @@ def test_an_override_may_complete_a_recipe(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"r\.toml: train.peak_rate = 0.0 must be above 0"):
         load_recipe(path)
     assert load_recipe(path, ["train.peak_rate=0.001"]).train.peak_rate == 0.001
+
+
+@pytest.mark.parametrize(
+    ("recipe", "override", "complaint"),
+    [
+        ("read-tiny", "model.tying=three-way", "'three-way' must be 'two-way' or 'untied'"),
+        ("read-tiny", "model.positions=learned model.max_positions=70", "of an example = 71"),
+        ("read-tiny", "train.batch_tokens=70", "batch_tokens = 70 must be at least .* = 71"),
+        ("listen-tiny", "train.bleu_pairs=3", "bleu_pairs must be 0: a transcriber does not"),
+        ("read-tiny", "data.input=text", "data.input = 'text' must be one of 'images'"),
+        ("read-tiny", "data.input=video", "data.input = 'video' must be 'images', 'audio' with"),
+        ("read-tiny", "data.longest_width=282", "must be a multiple of data.patch = 4"),
+        ("read-tiny", "data.height=100000000", "must be of a smaller image"),
+        ("read-tiny", "data.shift=28", "data.shift = 28 must be at most 27"),
+        ("read-tiny", "data.targets=words", "data.targets = 'words' must be one of 'characters'"),
+        ("listen-tiny", "data.cer_examples=-1", "cer_examples = -1 must be a number, 0 or more"),
+        ("listen-tiny", "data.vocab_size=4", "data.vocab_size = 4 must be at least 5"),
+        ("listen-tiny", "model.aligned_input=true", "aligned_input = true must be false with task"),
+    ],
+)  # fmt: skip
+def test_a_transcriber_that_cannot_be_is_a_clear_error(
+    recipe: str, override: str, complaint: str
+) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        load_recipe(recipe, override.split(" "))
+
+
+def test_transcription_is_of_images_unless_it_says_otherwise() -> None:
+    config = Config.from_dict({"task": "transcription", "model": {"tying": "two-way"}})
+    assert config.row.input == "images" == load_recipe("read-tiny").row.input
+    assert load_recipe("listen-tiny").row.input == "audio"

@@ -15,7 +15,7 @@ Examples:
 Shipped recipes: base and big, the paper's; multi30k-tiny, for tens of thousands of
 short sentences on a CPU; lm-tiny and gpt, language models; bert-tiny, a masked
 language model; text-tiny, vit-tiny and speech-tiny, classifiers of texts, images and
-sounds; parsing-wsj and parsing-semi, the paper's parsers, and parsing-small, one for
+sounds; read-tiny and listen-tiny, transcribers of images and sounds; parsing-wsj and parsing-semi, the paper's parsers, and parsing-small, one for
 a CPU; demo, demo-numbers and demo-reverse, what `headwise demo` trains; and the rows
 of Table 3 at its vocabulary of 40,960:
   table3-base, table3-big, table3-a-h1 -h4 -h16 -h32, table3-b-dk16 -dk32,
