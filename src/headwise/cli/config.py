@@ -15,9 +15,10 @@ Examples:
 Shipped recipes: base and big, the paper's; multi30k-tiny, for tens of thousands of
 short sentences on a CPU; lm-tiny and gpt, language models; bert-tiny, a masked
 language model; text-tiny, vit-tiny and speech-tiny, classifiers of texts, images and
-sounds; read-tiny and listen-tiny, transcribers of images and sounds; parsing-wsj and parsing-semi, the paper's parsers, and parsing-small, one for
-a CPU; demo, demo-numbers and demo-reverse, what `headwise demo` trains; and the rows
-of Table 3 at its vocabulary of 40,960:
+sounds; read-tiny and listen-tiny, transcribers of images and sounds; parsing-wsj and
+parsing-semi, the paper's parsers, and parsing-small, one for a CPU; demo,
+demo-numbers and demo-reverse, what `headwise demo` trains; and the rows of Table 3
+at its vocabulary of 40,960:
   table3-base, table3-big, table3-a-h1 -h4 -h16 -h32, table3-b-dk16 -dk32,
   table3-c-n2 -n4 -n8 -d256 -d1024 -ff1024 -ff4096,
   table3-d-drop0 -drop2 -ls0 -ls2, table3-e-learned

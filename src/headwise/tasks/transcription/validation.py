@@ -1,5 +1,7 @@
 """Transcriptions of validation examples: character error rate of greedy search."""
 
+import math
+
 from torch import nn
 
 from headwise.config import AnyConfig
@@ -49,7 +51,7 @@ class TranscriptionEvaluator:
         """Return the error rate and the share that is exactly right, in percent."""
         if not self._sources:
             return {}
-        figures = [0.0, 0.0]
+        figures = [-math.inf, -math.inf]
         if world.is_first:
             assert isinstance(model, Transformer)
             was_training = model.training
