@@ -12,15 +12,18 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
+import torch
 
-from headwise.config import AnyConfig
+from headwise.config import AnyConfig, Vocab
 from headwise.data.images import png
+from headwise.decoding import SearchSettings
 from headwise.errors import ConfigError, DataError, RequestError
 from headwise.runs.metrics import read_metrics
 from headwise.serving.limits import Limits
 from headwise.tasks.transcription import long_sounds
 from headwise.tasks.transcription import transcriber as transcriber_module
 from headwise.tasks.transcription.files import TranscribedFiles
+from headwise.tasks.transcription.search import search_texts
 from headwise.tasks.transcription.times import timed_words
 from headwise.tasks.transcription.transcriber import Transcriber
 from headwise.tasks.vectors.audio import AudioEncoder
@@ -33,6 +36,7 @@ from tests.transcribed import (
     LINE_SETTINGS,
     RATE,
     SOUND_SETTINGS,
+    TONES,
     draw_line,
     say,
     small_line_config,
@@ -86,6 +90,32 @@ def test_neighbours_change_no_text(trained_reader: Path) -> None:
         assert found.text == expected.text
         assert found.log_prob == pytest.approx(expected.log_prob, abs=1e-4)
     assert sum(found.text == text for found, text in zip(together, texts, strict=True)) >= 4
+
+
+@pytest.mark.parametrize("kind", ["reader", "listener"])
+def test_search_is_recomputation_whatever_the_neighbours(
+    kind: str, request: pytest.FixtureRequest
+) -> None:
+    transcriber = Transcriber.load(request.getfixturevalue(f"trained_{kind}"))
+    model, generator = transcriber.model.double(), np.random.default_rng(2)
+    given: list[Any] = [draw_line(text, generator) for text in ("LOT", "T", "TOLL O", "OO L")]
+    if kind == "listener":
+        given = [(say(list(TONES)[:count], generator)[0], RATE) for count in (1, 3, 2, 3)]
+    encoder: Any = transcriber.encoder
+    sources = [encoder.encode(encoder.given(each)).values.astype(np.float64) for each in given]
+    settings = SearchSettings(beam=4, nbest=3)
+    together = search_texts(model, sources, settings, max_extra_tokens=4)
+    for source, found in zip(sources, together, strict=True):
+        (alone,) = search_texts(model, [source], settings, max_extra_tokens=4)
+        assert [each.ids for each in found] == [each.ids for each in alone]
+        for each, other in zip(found, alone, strict=True):
+            assert each.log_prob == pytest.approx(other.log_prob, abs=1e-10)
+            ids = torch.tensor([[*each.ids, Vocab.eos]])
+            begun = torch.tensor([[Vocab.start, *each.ids]])
+            with torch.no_grad():
+                log_probs = model(torch.from_numpy(source)[None], begun).log_softmax(2)
+            full = log_probs.gather(2, ids[:, :, None]).sum()
+            assert each.log_prob == pytest.approx(float(full), abs=1e-10)
 
 
 def test_an_image_is_given_in_any_way(trained_reader: Path, tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_table_3_parameter_counts_come_out_right(recipe: str) -> None:
 
 
 OURS = ["demo", "demo-numbers", "demo-reverse", "gpt", "lm-tiny", "multi30k-tiny", "parsing-small"]
-OURS += ["bert-tiny", "text-tiny", "vit-tiny", "speech-tiny"]
+OURS += ["bert-tiny", "text-tiny", "vit-tiny", "speech-tiny", "read-tiny", "listen-tiny"]
 
 
 @pytest.mark.parametrize("recipe", OURS)

@@ -80,7 +80,7 @@ def padded_vectors(packed: Packed) -> tuple[Tensor, Tensor]:
     if (lengths == lengths[0]).all():
         rows = values.reshape(len(lengths), -1, values.shape[1])
     else:
-        rows = np.zeros((len(lengths), lengths.max(), values.shape[1]), dtype=np.float32)
+        rows = np.zeros((len(lengths), lengths.max(), values.shape[1]), dtype=values.dtype)
         rows[np.arange(lengths.max()) < lengths[:, None]] = values
     # What is stored is mapped into memory, and cannot be written to.
     return torch.from_numpy(np.require(rows, requirements=["C", "W"])), torch.from_numpy(
