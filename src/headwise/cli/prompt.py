@@ -1,4 +1,4 @@
-"""An interactive prompt that translates, parses or classifies each line."""
+"""An interactive prompt that translates, parses, classifies or transcribes each line."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -11,6 +11,7 @@ from headwise.cli.output import error_line, show, show_styled, shown_text
 if TYPE_CHECKING:
     from headwise.tasks.classification.classifier import Classifier
     from headwise.tasks.parsing.parser import Parser
+    from headwise.tasks.transcription.transcriber import Transcriber
     from headwise.tasks.translation.translator import Translation, Translator
 
 ALTERNATIVES = 4
@@ -73,6 +74,22 @@ def classify_lines(classifier: "Classifier") -> None:
             return
         answers = (f"{shown_text(each.label)} {each.probability:.1%}" for each in found.answers)
         show(f"  {', '.join(answers)}")
+
+
+def transcribe_files(transcriber: "Transcriber") -> None:
+    """Transcribe the files whose paths are typed, until an empty line, Ctrl-D or Ctrl-C."""
+    from headwise.errors import HeadwiseError
+
+    for line in _lines():
+        try:
+            (found,) = transcriber.transcribe(line)
+        except HeadwiseError as error:
+            error_line(str(error))
+            continue
+        except KeyboardInterrupt:
+            show("")
+            return
+        show(f"  {shown_text(found.text)}")
 
 
 def _lines() -> Iterator[str]:

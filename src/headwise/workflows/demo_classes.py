@@ -1,43 +1,30 @@
 """The demos of classification: questions, images, sounds, beside a baseline."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 from headwise.data import LineReport
 from headwise.data.prepare import Progress
-from headwise.durations import duration
 from headwise.evaluation.class_table import margin, percent
-from headwise.runs.directory import RunDirectory
 from headwise.tasks.classification.classifier import Classifier
 from headwise.tasks.classification.files import LabelledFiles, read_examples
 from headwise.tasks.classification.kinds import kind_of
 from headwise.tasks.classification.report import report_contents
 from headwise.tasks.classification.scores import ClassificationEvaluation, evaluate_runs
 from headwise.tasks.report import Figure
-from headwise.training.events import Event
-from headwise.workflows.demo_runs import (
-    DATA,
-    SAMPLES,
-    TrainedDemo,
-    check_demo,
-    check_space,
-    existing_config,
-    finished,
-    remove_demo,
-    timed_recipe,
-    writing_in,
-)
+from headwise.workflows.demo_runs import SAMPLES, TrainedDemo
 from headwise.workflows.report import write_report
-from headwise.workflows.train import train
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassDemo:
     """What a demo trains on and says."""
+
+    task: ClassVar[str] = "classification"
 
     name: str
     recipe: str
@@ -72,62 +59,6 @@ class ClassDemoReport:
     classifier: Classifier
     page: Path
     """The report, as a page."""
-
-
-def train_class_demo(
-    demo: ClassDemo,
-    run: Path | None,
-    *,
-    minutes: float | None = None,
-    overrides: Sequence[str] = (),
-    fresh: bool = False,
-    say: Callable[[str], None] = lambda _: None,
-    on_event: Callable[[Event], None] = lambda _: None,
-    on_progress: Progress = lambda *_: None,
-) -> TrainedDemo:
-    """Get the files and train on them, or continue an earlier demo.
-
-    The default minutes are the run's, else the recipe's.
-    """
-    path = run or Path("runs") / f"demo-{demo.name}"
-    with writing_in(path.parent):
-        if not path.exists():
-            check_space(path.parent)
-        files = demo.get(path.parent / DATA / demo.name, say)
-        is_begun = (path / "config.toml").exists()
-        if is_begun:
-            check_demo(path, "classification", demo.train)
-        if is_begun and fresh:
-            remove_demo(path)
-            is_begun = False
-        config: Any = (
-            existing_config(path, minutes, overrides)
-            if is_begun
-            else timed_recipe(demo.recipe, minutes, overrides)
-        )
-        state = finished(path)
-        if state is not None:
-            return TrainedDemo(
-                run=RunDirectory(path), test=files / demo.test, state=state, is_new=False
-            )
-        say(
-            f"{demo.about}: {duration(60 * config.train.max_minutes)} of training, then a test on "
-            f"{demo.unit} that it never saw."
-        )
-        report = train(
-            config,
-            path,
-            text=demo.files(files / demo.train),
-            on_event=on_event,
-            on_progress=on_progress,
-        )
-    return TrainedDemo(
-        run=RunDirectory(path),
-        test=files / demo.test,
-        state=report.state,
-        is_new=True,
-        signal=report.signal,
-    )
 
 
 def evaluate_class_demo(

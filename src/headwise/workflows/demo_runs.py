@@ -1,19 +1,23 @@
 """What all demos do with their runs: begin, go on, show again, start over."""
 
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
+from headwise.durations import duration
 from headwise.errors import CheckpointError, ConfigError, DataError, UnsafeFileError
 from headwise.files import remove_directory
 from headwise.recipes import load_recipe
 from headwise.runs.checkpoint import read_state
 from headwise.runs.directory import RunDirectory
 from headwise.runs.state import TrainingState
+from headwise.training.events import Event
 from headwise.training.stops import limit_reached
+from headwise.training.task import Progress, Source
+from headwise.workflows.train import train
 
 DATA = "demo-data"
 """The folder of the text, beside the runs."""
@@ -37,6 +41,96 @@ class TrainedDemo:
     """False for a demo that was trained before, and is only shown."""
     signal: int = 0
     """The signal that stopped training, or 0."""
+
+
+class FilesDemo(Protocol):
+    """What a demo of files trains on and says."""
+
+    @property
+    def task(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def recipe(self) -> str: ...
+    @property
+    def unit(self) -> str:
+        """What the files are, in the plural."""
+        ...
+
+    @property
+    def about(self) -> str: ...
+    @property
+    def train(self) -> str:
+        """The name of the file, or the folder, to train on."""
+        ...
+
+    @property
+    def test(self) -> str: ...
+    @property
+    def get(self) -> Callable[[Path, Callable[[str], None]], Path]:
+        """Get the files, unless they are there; return the folder that they are in."""
+        ...
+
+    @property
+    def files(self) -> Callable[[Path], Source]:
+        """Make of one of them what its task reads."""
+        ...
+
+
+def train_files_demo(
+    demo: FilesDemo,
+    run: Path | None,
+    *,
+    minutes: float | None = None,
+    overrides: Sequence[str] = (),
+    fresh: bool = False,
+    say: Callable[[str], None] = lambda _: None,
+    on_event: Callable[[Event], None] = lambda _: None,
+    on_progress: Progress = lambda *_: None,
+) -> TrainedDemo:
+    """Get the files and train on them, or continue an earlier demo.
+
+    The default minutes are the run's, else the recipe's.
+    """
+    path = run or Path("runs") / f"demo-{demo.name}"
+    with writing_in(path.parent):
+        if not path.exists():
+            check_space(path.parent)
+        files = demo.get(path.parent / DATA / demo.name, say)
+        is_begun = (path / "config.toml").exists()
+        if is_begun:
+            check_demo(path, demo.task, demo.train)
+        if is_begun and fresh:
+            remove_demo(path)
+            is_begun = False
+        config: Any = (
+            existing_config(path, minutes, overrides)
+            if is_begun
+            else timed_recipe(demo.recipe, minutes, overrides)
+        )
+        state = finished(path)
+        if state is not None:
+            return TrainedDemo(
+                run=RunDirectory(path), test=files / demo.test, state=state, is_new=False
+            )
+        say(
+            f"{demo.about}: {duration(60 * config.train.max_minutes)} of training, then a test on "
+            f"{demo.unit} that it never saw."
+        )
+        report = train(
+            config,
+            path,
+            text=demo.files(files / demo.train),
+            on_event=on_event,
+            on_progress=on_progress,
+        )
+    return TrainedDemo(
+        run=RunDirectory(path),
+        test=files / demo.test,
+        state=report.state,
+        is_new=True,
+        signal=report.signal,
+    )
 
 
 def timed_recipe(recipe: str, minutes: float | None, overrides: Sequence[str]) -> Any:

@@ -18,7 +18,7 @@ from headwise.files import Folder
 from headwise.model.batch import check_ids
 from headwise.model.classifier import class_probabilities
 from headwise.runs.directory import RunDirectory
-from headwise.tasks.classification import audio, images, inputs, text
+from headwise.tasks.classification import inputs, text
 from headwise.tasks.classification.classes import LABEL, Classes
 from headwise.tasks.classification.classifier import Classifier
 from headwise.tasks.classification.files import LabelledFiles
@@ -29,6 +29,7 @@ from headwise.tasks.classification.report import report_contents
 from headwise.tasks.classification.scores import ClassificationEvaluation, evaluate_runs
 from headwise.tasks.encoders import InputKind
 from headwise.tasks.report import Contents
+from headwise.tasks.vectors import audio, images
 from headwise.tasks.vectors.scaling import padded_vectors
 from headwise.training.distributed import World
 from headwise.training.task import Progress, Task, ValidationData

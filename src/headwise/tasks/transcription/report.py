@@ -4,6 +4,7 @@ import shlex
 
 from headwise.data import TokenShards
 from headwise.errors import DataError
+from headwise.evaluation import TextErrors
 from headwise.evaluation.class_table import margin, percent
 from headwise.runs.data import own_shards
 from headwise.runs.directory import RunDirectory
@@ -83,17 +84,20 @@ def _scores(
     if files is None:
         return (), f"Not scored yet. `headwise report` with transcribed {kind.unit} adds scores."
     found = evaluate_transcriber(run.path, transcriber, files, kind, on_progress=on_progress)
-    errors = found.errors
+    return score_figures(found.errors), f"Of {found.errors.examples:,} transcribed {kind.unit}."
+
+
+def score_figures(errors: TextErrors) -> tuple[Figure, ...]:
+    """Return the error rates, as they are shown."""
     named = (
         ("Exactly right", errors.exact, errors.exact_interval),
         ("Word error rate", errors.words.rate, errors.word_interval),
         ("Character error rate", errors.characters.rate, errors.character_interval),
     )
-    figures = tuple(
+    return tuple(
         Figure(name=name, value=percent(value), more=f"% {margin(interval)}")
         for name, value, interval in named
     )
-    return figures, f"Of {errors.examples:,} transcribed {kind.unit}."
 
 
 def _validation_examples(
