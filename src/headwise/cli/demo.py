@@ -34,6 +34,7 @@ Examples:
   headwise demo --task digits              handwritten digits
   headwise demo --task speech              spoken digits
   headwise demo --task reading             lines of several handwritten digits, in ten minutes
+  headwise demo --task listening           strings of spoken digits
   headwise demo --task parsing --trees craft.mrg
                                            a parser, in five minutes, from a treebank of yours
 
@@ -46,7 +47,17 @@ The text is downloaded once, with pip, to demo-data beside the run.
 @click.option(
     "--task",
     type=click.Choice(
-        ["tatoeba", "numbers", "reverse", "questions", "digits", "speech", "reading", "parsing"]
+        [
+            "tatoeba",
+            "numbers",
+            "reverse",
+            "questions",
+            "digits",
+            "speech",
+            "reading",
+            "listening",
+            "parsing",
+        ]
     ),
     help="What to learn; default: tatoeba, or numbers if that cannot be downloaded.",
 )
@@ -60,7 +71,7 @@ The text is downloaded once, with pip, to demo-data beside the run.
 @click.option("--fresh", is_flag=True, help="Start over, even if the demo is trained already.")
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change one value.")
 def demo(
-    task: 'TaskName | Literal["questions", "digits", "speech", "reading", "parsing"] | None',
+    task: 'TaskName | Literal["questions", "digits", "speech", "reading", "listening", "parsing"] | None',
     minutes: float | None,
     trees: tuple[Path, ...],
     run: Path | None,
@@ -71,8 +82,8 @@ def demo(
 
     It learns from real sentences, is scored on a thousand held-out ones, shows ten of them, and
     translates what you type. With --task questions, digits or speech it learns to classify texts,
-    images or sounds, with --task reading to read lines of digits, and with --task parsing to draw
-    the trees of sentences.
+    images or sounds, with --task reading or listening to transcribe strings of digits, and with
+    --task parsing to draw the trees of sentences.
     """
     began = time.monotonic()
     if task == "parsing":
@@ -88,10 +99,12 @@ def demo(
 
             class_demo(task, run, minutes=minutes, overrides=overrides, fresh=fresh, began=began)
             return
-        case "reading":
-            from headwise.cli.demo_transcription import reading_demo
+        case "reading" | "listening":
+            from headwise.cli.demo_transcription import transcription_demo
 
-            reading_demo(run, minutes=minutes, overrides=overrides, fresh=fresh, began=began)
+            transcription_demo(
+                task, run, minutes=minutes, overrides=overrides, fresh=fresh, began=began
+            )
             return
     from headwise.cli.demo_report import filled, heading, report_text, width
     from headwise.cli.watch import watch

@@ -1,9 +1,10 @@
-"""`headwise demo --task reading`: train a transcriber, and ask it."""
+"""`headwise demo --task reading` and `listening`: train a transcriber, and ask it."""
 
 import shlex
 import sys
 import time
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 HELP = "Enter transcribes it; an empty line ends."
 
 
-def reading_demo(
+def transcription_demo(
+    name: str,
     run: Path | None,
     *,
     minutes: float | None,
@@ -28,15 +30,16 @@ def reading_demo(
     began: float,
 ) -> None:
     """Train, test, show ten examples, and transcribe what is typed."""
-    from headwise.workflows.demo_reading import DEMO
     from headwise.workflows.demo_runs import train_files_demo
     from headwise.workflows.demo_transcription import evaluate_transcription_demo
+
+    demo = import_module(f"headwise.workflows.demo_{name}").DEMO
 
     try:
         with watch() as watcher:
             demo_watch = DemoWatch(watcher, width())
             training = train_files_demo(
-                DEMO,
+                demo,
                 run,
                 minutes=minutes,
                 overrides=overrides,
@@ -46,7 +49,7 @@ def reading_demo(
                 on_progress=watcher.progress,
             )
             after_training(training, demo_watch)
-            report = evaluate_transcription_demo(DEMO, training, on_progress=watcher.progress)
+            report = evaluate_transcription_demo(demo, training, on_progress=watcher.progress)
     except KeyboardInterrupt:
         show("stopped: what is done is kept, and the same command resumes from there")
         raise SystemExit(130) from None
@@ -54,7 +57,7 @@ def reading_demo(
     if sys.stdin.isatty() and sys.stdout.isatty():
         from headwise.cli.prompt import transcribe_files
 
-        show_styled(f"\n{heading('Your turn')}\n{filled(DEMO.try_out)}\n{filled(HELP)}")
+        show_styled(f"\n{heading('Your turn')}\n{filled(demo.try_out)}\n{filled(HELP)}")
         transcribe_files(report.transcriber)
 
 

@@ -7,7 +7,7 @@ voices that training never hears; what it says of people's voices is another mat
 import io
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ from headwise.workflows.synthetic_speech import (
     speakers,
 )
 
-_DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+DIGITS = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 _TRAIN, _TEST = "train", "test"
 
 _TEST_VARIANTS = 7
@@ -60,7 +60,7 @@ _PEAK_DB = (-20.0, -1.0)
 
 
 class Clip(NamedTuple):
-    """A spoken digit, and where its sound goes."""
+    """What is said, and where its sound goes."""
 
     saying: Saying
     path: str
@@ -68,39 +68,70 @@ class Clip(NamedTuple):
 
 def clips() -> list[Clip]:
     """Have each voice, which is a speaker with an accent, say each digit once."""
-    by_key = sorted(VARIANTS, key=lambda variant: keyed_seed("speech", "test", variant))
-    test = by_key[:_TEST_VARIANTS]
+    test = heldout_variants()
     return [
         Clip(
-            _saying(digit, accent, variant),
+            saying_of(digit, accent, variant),
             f"{_TEST if variant in test else _TRAIN}/{digit}/{variant}_{accent}.wav",
         )
         for variant in VARIANTS
         for accent in ACCENTS
-        for digit in _DIGITS
+        for digit in DIGITS
     ]
 
 
-def _saying(digit: str, accent: str, variant: str) -> Saying:
-    generator = keyed_generator("speech", "saying", digit, accent, variant)
+def heldout_variants() -> list[str]:
+    """Return the speakers that are only in the test."""
+    by_key = sorted(VARIANTS, key=lambda variant: keyed_seed("speech", "test", variant))
+    return by_key[:_TEST_VARIANTS]
+
+
+def saying_of(text: str, accent: str, variant: str) -> Saying:
+    """Have a voice say a text, at a speed and a pitch that follow from both."""
+    generator = keyed_generator("speech", "saying", text, accent, variant)
     rate, pitch, pitch_range = (
         int(generator.integers(least, most, endpoint=True))
         for least, most in (_WORDS_A_MINUTE, _PITCHES, _RANGES)
     )
-    return Saying(digit, accent, variant, rate, pitch, pitch_range)
+    return Saying(text, accent, variant, rate, pitch, pitch_range)
 
 
 def _get(directory: Path, say: Callable[[str], None]) -> Path:
     """Return the folder of the sounds, which is named by what made them; make them if missing."""
+    wanted = clips()
+    about = (
+        f"Making {len(wanted):,} clips of spoken digits with {len(ACCENTS) * len(VARIANTS)} "
+        f"synthetic voices: {len(VARIANTS)} speakers in {len(ACCENTS)} accents. "
+        f"{_TEST_VARIANTS} of the speakers are kept for the test."
+    )
+    return get_clips(directory, wanted, say, about=about, version=_VERSION)
+
+
+def get_clips(
+    directory: Path,
+    wanted: Sequence[Clip],
+    say: Callable[[str], None],
+    *,
+    about: str,
+    version: int,
+    tables: Mapping[str, str] | None = None,
+) -> Path:
+    """Return the folder of some clips, by whoever can speak here; make them if missing.
+
+    Beside them it has tables, given by their names and contents. `about` is said before they are
+    made.
+    """
     check_installed()  # Better now than after a download.
     found = speakers()
-    folders = [directory / _name(speaker) for speaker in found]
+    folders = [directory / _name(speaker, version) for speaker in found]
     for folder in folders:
         if folder.is_dir():
             return folder
     for speaker, folder in zip(found, folders, strict=True):
         try:
-            _make(folder, speaker, say)
+            say(speaker.announcement)
+            say(about)
+            _make(folder, speaker, wanted, tables or {})
             return folder
         except DownloadError as error:
             if speaker is found[-1]:
@@ -109,22 +140,18 @@ def _get(directory: Path, say: Callable[[str], None]) -> Path:
     raise ConfigError(f"there is no speech synthesiser for the demo: {ADVICE}")
 
 
-def _name(speaker: Speaker) -> str:
-    return f"{hashed(f'{_VERSION} {speaker.identity}'):016x}"[:8]
+def _name(speaker: Speaker, version: int) -> str:
+    return f"{hashed(f'{version} {speaker.identity}'):016x}"[:8]
 
 
-def _make(folder: Path, speaker: Speaker, say: Callable[[str], None]) -> None:
-    wanted = clips()
-    say(speaker.announcement)
-    say(
-        f"Making {len(wanted):,} clips of spoken digits with {len(ACCENTS) * len(VARIANTS)} "
-        f"synthetic voices: {len(VARIANTS)} speakers in {len(ACCENTS)} accents. "
-        f"{_TEST_VARIANTS} of the speakers are kept for the test."
-    )
+def _make(
+    folder: Path, speaker: Speaker, wanted: Sequence[Clip], tables: Mapping[str, str]
+) -> None:
     with new_directory(folder) as temporary:
-        for part in (_TRAIN, _TEST):
-            for digit in _DIGITS:
-                (temporary / part / digit).mkdir(parents=True)
+        for name, table in tables.items():
+            (temporary / name).write_text(table)
+        for clip in wanted:
+            (temporary / clip.path).parent.mkdir(parents=True, exist_ok=True)
         tools = temporary / "espeak-ng"
         tools.mkdir()
         sounds = speaker.spoken([clip.saying for clip in wanted], tools, rate=_RATE)

@@ -24,7 +24,9 @@ from headwise.errors import ConfigError, DownloadError
 from headwise.recipes import load_recipe
 from headwise.tasks.classification.files import read_examples
 from headwise.tasks.classification.kinds import kind_of
-from headwise.workflows import demo_speech, synthetic_speech
+from headwise.tasks.transcription.files import read_examples as read_transcribed
+from headwise.tasks.vectors.audio import AUDIO
+from headwise.workflows import demo_listening, demo_speech, synthetic_speech
 from headwise.workflows.demo_speech import DEMO, Clip, clips
 from headwise.workflows.synthetic_speech import (
     ACCENTS,
@@ -116,6 +118,42 @@ def test_the_same_is_said_each_time_and_by_a_speaker_whoever_else_there_is(
     assert {clip.saying for clip in clips()} < {clip.saying for clip in before}
 
 
+def test_each_voice_says_strings_of_digits() -> None:
+    parts = {part: demo_listening.strings(part) for part in ("train", "test")}
+    assert {part: len(found) for part, found in parts.items()} == {"train": 2_408, "test": 392}
+    heard = {part: {each.clip.saying.variant for each in found} for part, found in parts.items()}
+    assert heard["test"] == set(demo_speech.heldout_variants())
+    assert heard["train"].isdisjoint(heard["test"])
+    for part, found in parts.items():
+        assert demo_listening.strings(part) == found
+        assert len({each.clip.path for each in found}) == len(found)
+        for each in found:
+            assert each.clip.saying.text == each.text
+            assert 2 <= len(each.text.split()) <= 4
+            assert set(each.text.split()) <= set(demo_speech.DIGITS)
+
+
+def test_a_table_names_the_sounds_of_strings(
+    tones: Tones, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo_listening, "VARIANTS", VARIANTS[:9])
+    monkeypatch.setattr(demo_listening, "ACCENTS", ACCENTS[:2])
+    said: list[str] = []
+    folder = demo_listening.DEMO.get(tmp_path, said.append)
+    assert "Making 144 strings of 2 to 4 spoken digits, 112 of them by speakers" in said[1]
+    for part, count in (("train", 32), ("test", 112)):
+        files = demo_listening.DEMO.files(folder / f"{part}.csv")
+        data = load_recipe(demo_listening.DEMO.recipe).data
+        report = LineReport()
+        found = read_transcribed(files, data, AUDIO, lenient=False, report=report)
+        texts = [each.text for each in found]
+        assert texts == [each.text for each in demo_listening.strings(part)]
+        assert len(texts) == count
+    assert demo_listening.DEMO.get(tmp_path, said.append) == folder
+    assert len(said) == 2
+    assert Path(demo_listening.DEMO.example(folder / "test.csv")).is_file()
+
+
 def test_a_folder_for_each_class_holds_sounds_of_one_form(tones: Tones, tmp_path: Path) -> None:
     said: list[str] = []
     folder = get(tmp_path, said)
@@ -125,7 +163,7 @@ def test_a_folder_for_each_class_holds_sounds_of_one_form(tones: Tones, tmp_path
     assert sorted(path.name for path in folder.iterdir()) == ["test", "train"]
     for part, count in (("train", 2 * 2), ("test", 7 * 2)):
         classes = sorted((folder / part).iterdir())
-        assert [path.name for path in classes] == sorted(demo_speech._DIGITS)
+        assert [path.name for path in classes] == sorted(demo_speech.DIGITS)
         for path in classes:
             assert len(list(path.iterdir())) == count
     for path in folder.rglob("*.wav"):
@@ -145,7 +183,7 @@ def test_a_classifier_can_read_them(tones: Tones, tmp_path: Path) -> None:
         read_examples(files, config.data, kind_of(config), lenient=False, report=report)
     )
     assert report.kept == len(examples) == 140
-    assert {label for each in examples for label in each.labels} == set(demo_speech._DIGITS)
+    assert {label for each in examples for label in each.labels} == set(demo_speech.DIGITS)
 
 
 def test_sounds_are_made_once_and_alike_each_time(tones: Tones, tmp_path: Path) -> None:
