@@ -195,6 +195,8 @@ def test_words_have_the_times_at_which_they_are_said(trained_listener: Path) -> 
         found = timed_words(transcriber.model, piece, ids, transcriber.targets, config)
         assert [each.word for each in found] == words
         assert all(0 <= each.start < each.end <= len(samples) / RATE for each in found)
+        (encoded,) = transcriber.transcribe([piece.encoded], times=True)
+        assert all(0 <= each.start < each.end for each in encoded.words)
         off += [
             abs(each.start + each.end - start - end) / 2
             for each, (start, end) in zip(found, spans, strict=True)

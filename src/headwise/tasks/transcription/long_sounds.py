@@ -1,5 +1,6 @@
 """Sounds that are longer than what a model reads at once, cut where they are quietest."""
 
+import math
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -28,7 +29,8 @@ class Piece(NamedTuple):
     encoded: Encoded
     start: float = 0.0
     """When it begins in its sound, in seconds."""
-    seconds: float = 0.0
+    seconds: float = math.inf
+    """How long it is, if known."""
 
 
 def pieces_of(

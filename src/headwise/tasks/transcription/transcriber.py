@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from headwise.config import STRONGEST_PENALTY, WIDEST_BEAM, AnyConfig
+from headwise.data.text import plain
 from headwise.decoding import Hypothesis, SearchSettings
 from headwise.errors import CheckpointError, HeadwiseError, RequestError
 from headwise.model import Trace, Transformer, build_model
@@ -236,7 +237,7 @@ class Transcriber:
 
     def _joined(self, parts: list[tuple[Piece, Hypothesis]], *, times: bool) -> Transcription:
         """Join the texts of the parts of one example."""
-        texts = [self.targets.decode(list(found.ids)) for _, found in parts]
+        texts = [plain(self.targets.decode(list(found.ids))) for _, found in parts]
         words: list[TimedWord] = []
         if times:
             for piece, found in parts:

@@ -5,6 +5,7 @@ import math
 from torch import nn
 
 from headwise.config import AnyConfig
+from headwise.data.text import plain
 from headwise.decoding import SearchSettings
 from headwise.errors import DataError
 from headwise.evaluation import score_texts
@@ -62,6 +63,6 @@ class TranscriptionEvaluator:
 
     def _figures(self, model: Transformer) -> list[float]:
         found = search_texts(model, self._sources, _GREEDY, max_extra_tokens=self._max_extra_tokens)
-        texts = [self._targets.decode(list(best.ids)) for best, *_ in found]
+        texts = [plain(self._targets.decode(list(best.ids))) for best, *_ in found]
         errors = score_texts(self._references, texts, resamples=0)
         return [100 * (1 - errors.characters.rate), 100 * errors.exact]
