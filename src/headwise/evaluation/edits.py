@@ -108,7 +108,7 @@ def score_texts(
             ],
             dtype=np.int64,
         )
-        for split in (str.split, list[str])
+        for split in (_words, _characters)
     )
     exact = np.array(
         [[one == other, 1] for one, other in zip(references, outputs, strict=True)], dtype=np.int64
@@ -132,6 +132,14 @@ def score_texts(
         word_interval=intervals[1],
         character_interval=intervals[2],
     )
+
+
+def _words(text: str) -> list[str]:
+    return text.split()
+
+
+def _characters(text: str) -> list[str]:
+    return list(text)
 
 
 def _share(counts: NDArray[np.int64]) -> float:

@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar
 
 from headwise.data import LineReport
 from headwise.data.prepare import Progress
@@ -24,8 +23,7 @@ from headwise.workflows.report import write_report
 class ClassDemo:
     """What a demo trains on and says."""
 
-    task: ClassVar[str] = "classification"
-
+    task: str = "classification"
     name: str
     recipe: str
     unit: str

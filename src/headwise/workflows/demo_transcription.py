@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import ClassVar
 
 from headwise.data import LineReport
 from headwise.data.prepare import Progress
@@ -21,8 +20,7 @@ from headwise.workflows.report import write_report
 class TranscriptionDemo:
     """What a demo trains on and says."""
 
-    task: ClassVar[str] = "transcription"
-
+    task: str = "transcription"
     name: str
     recipe: str
     unit: str

@@ -496,7 +496,7 @@ def test_first_weights_have_the_documented_spread() -> None:
     model = Transformer(config, Vocab.shared(1000))
     for table in (
         model.output.weight,
-        model.source_embedding.weight,
+        model.get_parameter("source_embedding.weight"),
         model.target_embedding.weight,
         learned(model.source_positions),
         learned(model.target_positions),

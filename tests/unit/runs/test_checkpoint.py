@@ -244,7 +244,7 @@ def test_numbers_are_converted_only_where_none_is_lost(build: Callable[..., Tran
     name = "source_embedding.weight"
     half = weights[name].bfloat16()
     load_weights(model, weights | {name: half}, "here")
-    assert torch.equal(model.source_embedding.weight, half.float())
+    assert torch.equal(model.get_parameter(name), half.float())
     for dtype in (torch.float64, torch.int8, torch.complex64):
         with pytest.raises(
             CheckpointError, match=rf"{name}' is of type {str(dtype)[6:]}, not float32"

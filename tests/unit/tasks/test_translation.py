@@ -78,9 +78,11 @@ def test_a_nan_in_one_sentence_leaves_its_neighbours_and_successors_alone(beam: 
     model, (bad, *inputs) = lively_model(), sources(12)
     poison = 49
     inputs = [[token for token in source if token != poison] or [5] for source in inputs]
+    embedding = model.source_embedding
+    assert isinstance(embedding, torch.nn.Embedding)
     with torch.no_grad():
-        model.source_embedding.weight = torch.nn.Parameter(model.source_embedding.weight.clone())
-        model.source_embedding.weight[poison] = math.nan
+        embedding.weight = torch.nn.Parameter(embedding.weight.clone())
+        embedding.weight[poison] = math.nan
     engine, settings = TorchEngine(model), SearchSettings(beam=beam)
     expected = [engine.translate([source], settings, 10)[0] for source in inputs]
     search = engine.search(settings, 10)

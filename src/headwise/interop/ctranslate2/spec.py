@@ -91,6 +91,7 @@ def make_spec(model: Transformer, source: list[str], target: list[str]) -> Any:
     # Whether both are scaled by sqrt(d_model) before positions are added.
     spec.encoder.scale_embeddings = config.scale_embeddings
     spec.decoder.scale_embeddings = config.scale_embeddings
+    assert isinstance(model.source_embedding, nn.Embedding), "translation reads words"
     spec.encoder.embeddings[0].weight = _array(model.source_embedding.weight)
     spec.decoder.embeddings.weight = _array(model.target_embedding.weight)
     spec.decoder.projection.weight = _array(model.output.weight)

@@ -61,8 +61,7 @@ class Characters:
         """Load the characters of prepared data or of a run."""
         table = load_table(folder, STREAM)
         found = table.get("characters") if isinstance(table, Mapping) else None
-        is_list = isinstance(found, list) and 0 < len(found) <= _MOST_CHARACTERS
-        if not is_list or not all(map(_is_character, found)) or len(set(found)) < len(found):
+        if not isinstance(found, list) or not _are_characters(found):
             path = Folder.of(folder).path / "tokenizer" / f"{STREAM}.json"
             raise DataError(f"{path}: not a table of different characters")
         return cls(found)
@@ -114,6 +113,11 @@ def traceable_target(text: str, targets: Targets, most_tokens: int) -> list[int]
     if not ids or len(ids) > most_tokens:
         raise RequestError(f"give a target of at least 1 and at most {most_tokens:,} tokens")
     return ids
+
+
+def _are_characters(found: list[object]) -> bool:
+    is_list = 0 < len(found) <= _MOST_CHARACTERS and all(map(_is_character, found))
+    return is_list and len(set(found)) == len(found)
 
 
 def _is_character(each: object) -> bool:

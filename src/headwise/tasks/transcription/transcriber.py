@@ -203,7 +203,7 @@ class Transcriber:
     def is_traceable(self, encoded: Encoded, ids: list[int]) -> bool:
         """Return whether the attention of an example and its text fits a page."""
         sizes = len(encoded.values) + 1, len(ids) + 1
-        return self.config.model.count_attention_weights(*sizes) <= _MOST_TRACED
+        return bool(self.config.model.count_attention_weights(*sizes) <= _MOST_TRACED)
 
     def _is_one(self, example: Any) -> bool:
         """Return whether it is one example; a pair of samples and their rate is one sound."""

@@ -13,7 +13,8 @@ from headwise.tasks.vectors.scaling import Scaling
 
 
 def config(**changes: Any) -> ImageTranscriptionDataConfig:
-    return ImageTranscriptionDataConfig(**{"height": 6, "longest_width": 40, "patch": 4, **changes})
+    values: dict[str, Any] = {"height": 6, "longest_width": 40, "patch": 4, **changes}
+    return ImageTranscriptionDataConfig(**values)
 
 
 def noise(height: int, width: int, channels: int = 1, seed: int = 1) -> Any:
