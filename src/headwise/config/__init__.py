@@ -31,7 +31,7 @@ from headwise.config.experiment import (
     toml_value,
     unknown_key,
 )
-from headwise.config.model import Assembly, ModelConfig, Vocab
+from headwise.config.model import CONVOLVED_FRAMES, Assembly, ModelConfig, Vocab
 from headwise.config.recurrent import RecurrentConfig
 from headwise.config.sections import (
     LONGEST_CONTINUATION,
@@ -57,6 +57,7 @@ from headwise.config.transcription import (
 from headwise.config.vectors import FramesConfig
 
 __all__ = [
+    "CONVOLVED_FRAMES",
     "FEWEST_CLASSES",
     "FORMAT_VERSION",
     "LONGEST_CONTINUATION",

@@ -13,7 +13,7 @@ from headwise.config.classification import (
     ClassificationDataConfig,
     ImageClassificationDataConfig,
 )
-from headwise.config.model import ENCODERS_ALONE, ModelConfig
+from headwise.config.model import CONVOLVED_FRAMES, ENCODERS_ALONE, ModelConfig
 from headwise.config.recurrent import RecurrentConfig
 from headwise.config.sections import (
     DataConfig,
@@ -81,6 +81,18 @@ class Config(Generic[D, S, M]):
                 f"model.pooling = 'mean' must be 'class-token' with task = {self.task!r}, which "
                 "does not classify: leave it out"
             )
+        if getattr(model, "subsampling", "stack") == "convolution":
+            stack = getattr(self.data, "stack", None)
+            if stack is None:
+                raise ConfigError(
+                    "model.subsampling = 'convolution' must be 'stack' unless data.input = "
+                    "'audio': only sounds have frames"
+                )
+            if stack != CONVOLVED_FRAMES:
+                raise ConfigError(
+                    f"model.subsampling = 'convolution' needs data.stack = {CONVOLVED_FRAMES}, not "
+                    f"{stack}: two convolutions of stride 2 make that many frames one position"
+                )
         for key, default in (("embedding_norm", False), ("token_types", 0)):
             value = getattr(model, key, default)
             if row.assembly not in ENCODERS_ALONE and value != default:

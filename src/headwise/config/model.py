@@ -15,6 +15,9 @@ from headwise.checks import (
 from headwise.config.classification import FEWEST_CLASSES
 from headwise.config.sections import SMALLEST_VOCABULARY
 
+CONVOLVED_FRAMES = 4
+"""Frames of a sound that two convolutions of stride 2 turn into one position."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Vocab:
@@ -148,6 +151,10 @@ class ModelConfig:
     """Whether the decoder's input also has the encoder's output at the next unread word: a
     departure from the paper, for tasks whose outputs follow the source word by word (parsing). With
     rotary positions, attention over the source then goes by the distance from that word."""
+    subsampling: Literal["stack", "convolution"] = "stack"
+    """How the frames of a sound become positions: `data.stack` of them are joined and projected; or
+    as a departure from the paper, whose model has no convolution, by two convolutions that halve
+    the length, for data.stack = 4."""
     pooling: Literal["class-token", "mean"] = "class-token"
     """What a classifier makes of the encoder's output: the vector of a token before the text, as in
     BERT, or the mean of all."""
@@ -211,6 +218,8 @@ class ModelConfig:
         layer = attention + feed_forward + 2 * norm
         # Of vectors, the projection with its biases and the class token.
         source = vocab.source_width + 2 if vocab.source_width else vocab.source_size
+        if vocab.source_width and self.subsampling == "convolution":
+            source = 3 * (vocab.source_width // CONVOLVED_FRAMES) + 1 + 3 * d + 1 + 1
         stacks, head = 1, 0
         if assembly == "decoder":
             layers = self.num_layers * layer

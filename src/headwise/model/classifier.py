@@ -27,7 +27,7 @@ class SequenceClassifier(nn.Module):
     def __init__(self, config: ModelConfig, vocab: Vocab) -> None:
         super().__init__()
         self.config, self.vocab = config, vocab
-        self.source_embedding = make_source_embedding(vocab, config.d_model)
+        self.source_embedding = make_source_embedding(vocab, config)
         self.source_positions = make_positions(config)
         self.source_types = make_types(config)
         self.source_norm = make_norm(config)

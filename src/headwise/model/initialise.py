@@ -31,8 +31,11 @@ def initialise(model: nn.Module) -> None:
                 nn.init.xavier_uniform_(linear.weight)
                 _zero(linear.bias)
         elif isinstance(module, VectorEmbedding):
-            nn.init.xavier_uniform_(module.projection.weight)
-            _zero(module.projection.bias)
+            for name, parameter in module.projection.named_parameters():
+                if name.endswith("weight"):
+                    nn.init.xavier_uniform_(parameter)
+                else:
+                    _zero(parameter)
             nn.init.normal_(module.class_token, std=module.class_token.shape[0] ** -0.5)
         elif isinstance(module, nn.Embedding | LearnedPositions):
             nn.init.normal_(module.weight, std=module.weight.shape[1] ** -0.5)

@@ -4,10 +4,32 @@ Departs from the paper: its inputs are words. Dosovitskiy et al. (2021) read ima
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
-from headwise.config import Vocab
+from headwise.config import CONVOLVED_FRAMES, ModelConfig, Vocab
 from headwise.model.masks import real_keys
+
+
+class StridedConvolutions(nn.Module):
+    """Turn positions of four frames each [B, S, 4M] into vectors [B, S, D] by two convolutions.
+
+    Each halves the length. The last frame that a position depends on is its own fourth: padding
+    after a sequence changes none of it.
+    Departs from the paper, which replaces convolutions (`model.subsampling = "convolution"`).
+    """
+
+    def __init__(self, width: int, d_model: int) -> None:
+        super().__init__()
+        bands = width // CONVOLVED_FRAMES
+        self.first = nn.Conv1d(bands, d_model, 3, stride=2, padding=1)
+        self.second = nn.Conv1d(d_model, d_model, 3, stride=2, padding=1)
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """Return a vector for each position."""
+        frames = vectors.unflatten(2, (CONVOLVED_FRAMES, -1)).flatten(1, 2)  # [B, 4S, M]
+        x = F.gelu(self.first(frames.transpose(1, 2)))  # [B, D, 2S]
+        return F.gelu(self.second(x)).transpose(1, 2)  # [B, S, D]
 
 
 class VectorEmbedding(nn.Module):
@@ -17,9 +39,14 @@ class VectorEmbedding(nn.Module):
     rows of a matrix that the output shares (§3.4).
     """
 
-    def __init__(self, width: int, d_model: int) -> None:
+    def __init__(self, width: int, config: ModelConfig) -> None:
         super().__init__()
-        self.projection = nn.Linear(width, d_model)
+        d_model = config.d_model
+        self.projection: nn.Linear | StridedConvolutions = (
+            nn.Linear(width, d_model)
+            if config.subsampling == "stack"
+            else StridedConvolutions(width, d_model)
+        )
         self.class_token = nn.Parameter(torch.empty(d_model))
 
     def forward(self, vectors: Tensor) -> Tensor:
@@ -29,11 +56,11 @@ class VectorEmbedding(nn.Module):
         return torch.cat((first, projected), dim=1)
 
 
-def make_source_embedding(vocab: Vocab, d_model: int) -> nn.Embedding | VectorEmbedding:
+def make_source_embedding(vocab: Vocab, config: ModelConfig) -> nn.Embedding | VectorEmbedding:
     """Make what embeds a source of ids, or of vectors where the vocabulary says so."""
     if vocab.source_width:
-        return VectorEmbedding(vocab.source_width, d_model)
-    return nn.Embedding(vocab.source_size, d_model)
+        return VectorEmbedding(vocab.source_width, config)
+    return nn.Embedding(vocab.source_size, config.d_model)
 
 
 def source_keys(src: Tensor, lengths: Tensor | None, vocab: Vocab) -> Tensor | None:

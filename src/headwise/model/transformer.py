@@ -37,7 +37,7 @@ class Transformer(nn.Module):
         self._window = config.window or None
         d_model = config.d_model
         check_tying(config.tying, vocab)
-        self.source_embedding = make_source_embedding(vocab, d_model)
+        self.source_embedding = make_source_embedding(vocab, config)
         self.target_embedding = nn.Embedding(vocab.target_size, d_model)
         self.output = nn.Linear(d_model, vocab.target_size, bias=False)
         self.source_positions = make_positions(config)
