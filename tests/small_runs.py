@@ -409,7 +409,10 @@ def command(
     basis: tuple[str, ...]
     if isinstance(text, TextFiles):
         recipe, basis, files = "lm-tiny", TEXT_SETTINGS, ["--text", str(text.paths[0])]
+    elif isinstance(text, LabelledFiles) and text.input == "images":
+        recipe, basis, files = "vit-tiny", IMAGE_SETTINGS, ["--images", str(text.paths[0])]
     elif isinstance(text, LabelledFiles):
+        assert text.input == "text"
         recipe, basis, files = "text-tiny", CLASS_SETTINGS, ["--table", str(text.paths[0])]
         files += ["--text-column", "text", "--label-column", "label"]
     elif isinstance(text, TreeFiles):

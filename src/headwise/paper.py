@@ -88,6 +88,11 @@ _SECTIONS = {
     "data.vocab_size": "§5.1",
     "data.joint": "§5.1",
     "data.subwords": "§5.1",
+    "data.stack": "§3.4",
+    "data.shift": "§5.4",
+    "data.flip": "§5.4",
+    "data.time_masks": "§5.4",
+    "data.frequency_masks": "§5.4",
     "model.kind": "§3",
     "model.d_model": "§3.1",
     "model.d_ff": "§3.3",
@@ -107,6 +112,7 @@ _SECTIONS = {
     "model.scale_embeddings": "§3.4",
     "model.embedding_norm": "§3.5",
     "model.token_types": "§3.5",
+    "model.pooling": "§3.1",
     "model.dropout": "§5.4",
     "model.attention_dropout": "§5.4",
     "model.aligned_input": "§3.1",
@@ -158,9 +164,26 @@ _PARSING_OPEN = ("model.dropout", "model.attention_dropout", "model.tying", "tra
 translation."""
 
 
+_ABSENT: dict[str, object] = {
+    "data.stack": 1,
+    "data.shift": 0,
+    "data.flip": False,
+    "data.time_masks": 0,
+    "data.frequency_masks": 0,
+    "model.pooling": "none",
+}
+"""Settings that the paper's tasks do not have, at the value that would change nothing there."""
+
+_REGULARISATION = "dropout and label smoothing alone against overfitting"
+
 _SAYS = {
     "task": "translation, by an encoder and a decoder",
     "data.input": "words",
+    "data.stack": "a position for each token",
+    "data.shift": _REGULARISATION,
+    "data.flip": _REGULARISATION,
+    "data.time_masks": _REGULARISATION,
+    "data.frequency_masks": _REGULARISATION,
     "model.kind": "a Transformer; recurrent models are what it is compared with",
     "model.attention": "attention over all positions",
     "model.window": "restricted attention as a plan, not in its models",
@@ -170,6 +193,7 @@ _SAYS = {
     "model.embedding_norm": "embeddings and positions added, without a norm",
     "model.token_types": "embeddings and positions alone",
     "model.subsampling": "no convolutions",
+    "model.pooling": "a decoder that reads every position of the encoder's output",
     "model.num_decoder_layers": "as many layers in the decoder as in the encoder",
     "model.aligned_input": "a decoder whose input is embeddings and positions alone, also in §6.3",
     "train.schedule": "d_model^-0.5 · min(step^-0.5, step · warmup_steps^-1.5)",
@@ -190,6 +214,11 @@ _LESS, _MORE, _OTHER = "less", "more", "other"
 _REASONS: dict[tuple[str, str], str] = {
     ("data.input", _OTHER): "patches of images and frames of sounds stand where words do",
     ("data.vocab_size", _LESS): "less text has fewer words worth an entry of their own",
+    ("data.stack", _MORE): "joined frames make a shorter sequence, which is quicker",
+    ("data.shift", _MORE): "few images are learned by heart if they are always at the same place",
+    ("data.flip", _OTHER): "what is mirrored is still of its class, and twice as many images",
+    ("data.time_masks", _MORE): "few recordings are learned by heart if all of each is heard",
+    ("data.frequency_masks", _MORE): "few voices are learned by heart if all bands are heard",
     ("data.joint", _OTHER): "languages with few words in common gain little from sharing",
     ("model.d_model", _LESS): "a narrower model is quicker, and needs less text",
     ("model.d_ff", _LESS): "fewer parameters to compute and to learn",
@@ -206,6 +235,7 @@ _REASONS: dict[tuple[str, str], str] = {
     ("model.embedding_norm", _OTHER): "whatever is added, the encoder reads it at one scale",
     ("model.token_types", _MORE): "BERT has them, to tell two texts apart",
     ("model.subsampling", _OTHER): "convolutions find sounds that cross the edges of positions",
+    ("model.pooling", _OTHER): "a single answer follows from a single vector",
     ("model.tying", _OTHER): "two vocabularies cannot share one matrix",
     ("model.dropout", _MORE): "a small text is learned by heart without it",
     ("model.dropout", _LESS): "a large text, or a short training, is not learned by heart",
@@ -284,12 +314,14 @@ def _section(key: str, config: AnyConfig) -> str:
 
 def _settings(config: AnyConfig) -> dict[str, Any]:
     """List the settings that the paper fixes and the task has, by key."""
-    settings = {
+    settings = _ABSENT | {
         f"{section}.{key}": value
         for section, table in config.to_dict().items()
         if isinstance(table, dict)
         for key, value in table.items()
     }
+    if config.row.assembly != "classifier":
+        settings["model.pooling"] = _ABSENT["model.pooling"]
     # Many small batches accumulated are the paper's one large batch.
     train = config.train
     settings["train.batch_tokens × accumulate"] = train.batch_tokens * train.accumulate

@@ -3,12 +3,18 @@
 import csv
 import json
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
+from headwise.errors import DataError
 from headwise.runs.metrics import read_metrics
 from headwise.tasks.classification.classifier import Classifier
+from headwise.tasks.classification.files import LabelledFiles
+from headwise.tasks.classification.scores import evaluate_runs
+from headwise.tasks.classification.text import TEXT, TextEncoder
+from headwise.tasks.encoders import Encoded
 from headwise.workflows.serve import load_served
 from headwise.workflows.train import train
 from tests.conftest import Headwise
@@ -16,6 +22,10 @@ from tests.servers import running
 from tests.small_runs import CLASS_SETTINGS, digests, small_class_config, write_labelled
 
 TEST_COLUMNS = ("--text-column", "text", "--label-column", "label")
+
+
+def labelled(path: Path) -> LabelledFiles:
+    return LabelledFiles.of(path, column="text", label_column="label")
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +65,7 @@ def test_the_command_trains(tmp_path: Path, headwise: Headwise) -> None:
     options = ("--table", str(path), *TEST_COLUMNS, "--run", str(tmp_path / "guessed"))
     code, output, errors = headwise("train", *options, *settings)
     assert code == 0, errors
-    said = "training text-tiny: no recipe is given and --table is of classification"
+    said = "training text-tiny: guessed from --table: classification"
     assert errors.splitlines()[0] == said
     assert digests(tmp_path / "guessed") == digests(tmp_path / "run")
     code, _, errors = headwise("train", "text-tiny", "--run", str(tmp_path / "new"))
@@ -140,6 +150,32 @@ def test_a_label_that_training_lacks_is_an_error_with_its_line(
     assert (code, "labelled texts (--table)" in errors) == (2, True)
 
 
+def test_a_label_that_training_lacks_is_found_before_texts_are_classified(
+    trained_classifier: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "t.csv").write_text("text,label\nban,river\nkan,sea\n")
+    monkeypatch.setattr(Classifier, "probabilities", None)
+    with pytest.raises(DataError, match=r"t\.csv:3: the label 'sea' is not in the training data"):
+        evaluate_runs([trained_classifier], labelled(tmp_path / "t.csv"), kind=TEXT)
+
+
+def test_the_time_is_that_of_reading_too(
+    trained_classifier: Path, test_file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seconds = 0.0
+    encode = TextEncoder.encode
+
+    def encode_within_a_second(encoder: TextEncoder, content: str) -> Encoded:
+        nonlocal seconds
+        seconds += 1
+        return encode(encoder, content)
+
+    monkeypatch.setattr(TextEncoder, "encode", encode_within_a_second)
+    monkeypatch.setattr(time, "perf_counter", lambda: seconds)
+    (run,) = evaluate_runs([trained_classifier], labelled(test_file), kind=TEXT).runs
+    assert run.seconds == run.examples == 150
+
+
 def test_a_report_and_its_attention(
     trained_classifier: Path, test_file: Path, tmp_path: Path, headwise: Headwise
 ) -> None:
@@ -150,6 +186,8 @@ def test_a_report_and_its_attention(
     text = page.read_text()
     assert "puts texts into 3 classes" in text
     assert "Calibration error" in text
+    assert 'aria-label="Confusion matrix"' in text
+    assert '<th scope="row">hill</th><td class="right">' in text
     assert "\\u2039class\\u203a" in text
     attention = tmp_path / "attention.html"
     code, _, errors = headwise(

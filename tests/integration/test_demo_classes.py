@@ -1,16 +1,22 @@
 """`headwise demo --task questions`, `digits` and `reading`: from a wheel to a score."""
 
+import json
 import random
 import re
+import shutil
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from headwise.config import AnyConfig
 from headwise.data.images import decode_image
 from headwise.data.wheels import WheelFile
-from headwise.workflows import demo_digits, demo_questions, demo_reading, demo_runs
+from headwise.errors import ConfigError, DataError
+from headwise.workflows import demo_digits, demo_questions, demo_reading, demo_runs, demo_speech
+from headwise.workflows.demo_classes import ClassDemo
 from tests.conftest import Headwise
 from tests.fake_wheel import write_wheel
 from tests.small_runs import CLASS_SETTINGS, IMAGE_SETTINGS
@@ -106,6 +112,40 @@ def test_a_run_that_is_not_of_the_demo_is_never_removed(
     code, _, errors = demo("--run", str(trained_classifier), "--fresh")
     assert (code, "not of this demo" in errors) == (2, True), errors
     assert (trained_classifier / "config.toml").exists()
+
+
+@pytest.mark.parametrize("kind", ["sound", "image"])
+def test_a_users_run_of_files_of_the_same_name_is_never_removed(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    run, folder = tmp_path / "run", tmp_path / "demo-data" / "speech" / "version"
+    shutil.copytree(request.getfixturevalue(f"trained_{kind}_classifier"), run)
+    for digit in ("one", "two"):
+        (folder / "train" / digit).mkdir(parents=True)
+    demo = replace(demo_speech.DEMO, get=lambda *_: folder)
+    described = demo.files(folder / "train").describe()
+    origin = json.loads((run / "origin.json").read_text())
+    # Sounds of another number; or images in as many files as the demo's sounds.
+    text = [["train", 99, None, None]] if kind == "sound" else described
+    (run / "origin.json").write_text(json.dumps(origin | {"text": text}))
+    with pytest.raises(ConfigError, match="is a run, but not of this demo"):
+        demo_runs.train_files_demo(demo, run, fresh=True)
+    assert (run / "config.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("demo", "minutes"),
+    [(demo_questions.DEMO, 2), (demo_digits.DEMO, 3), (demo_speech.DEMO, 3)],
+)
+def test_a_demo_takes_the_minutes_that_it_promises(
+    demo: ClassDemo, minutes: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(config: AnyConfig, *_: object, **__: object) -> None:
+        raise DataError(f"{config.train.max_minutes} minutes")
+
+    monkeypatch.setattr(demo_runs, "train", stop)
+    with pytest.raises(DataError, match=rf"^{minutes}\.0 minutes$"):
+        demo_runs.train_files_demo(replace(demo, get=lambda *_: tmp_path), tmp_path / "run")
 
 
 def digits(file: WheelFile) -> bytes:

@@ -8,6 +8,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -28,8 +29,10 @@ from tests.small_runs import (
     small_config,
     small_text_config,
     small_tree_config,
+    small_vector_config,
     start,
     write_book,
+    write_images,
     write_labelled,
     write_text,
     write_trees,
@@ -114,6 +117,7 @@ def test_a_run_killed_again_and_again_ends_as_if_it_had_not_been(
         (write_book, small_text_config),
         (write_trees, small_tree_config),
         (write_labelled, small_class_config),
+        (write_images, partial(small_vector_config, "vit-tiny")),
     ],
 )
 def test_a_run_of_another_task_that_was_killed_ends_as_if_it_had_not_been(

@@ -123,6 +123,28 @@ def test_what_bert_adds_to_embeddings_is_a_departure() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("recipe", "changes", "keys"),
+    [
+        ("text-tiny", [], {"model.pooling"}),
+        ("bert-tiny", [], set()),
+        ("vit-tiny", ["data.flip=true"], {"model.pooling", "data.shift", "data.flip"}),
+        (
+            "speech-tiny",
+            [],
+            {"model.pooling", "data.stack", "data.time_masks", "data.frequency_masks"},
+        ),
+    ],
+)
+def test_what_classifiers_add_is_a_departure(
+    recipe: str, changes: list[str], keys: set[str]
+) -> None:
+    _, departures = compare_with_paper(load_recipe(recipe, changes))
+    found = {each.key: each for each in departures if each.key in paper._ABSENT}
+    assert set(found) == keys
+    assert all(each.reason and each.says for each in found.values())
+
+
 def test_a_decoder_departs_only_if_its_layers_are_not_as_many_as_the_encoders() -> None:
     assert describe_departures(load_recipe("base", ["model.num_layers=4"])).splitlines()[1:] == [
         "  model.num_layers = 4, where §3.1 has 6"

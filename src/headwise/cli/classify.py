@@ -1,6 +1,7 @@
 """`headwise classify`: classes of arguments, or of lines from stdin or a file."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,9 +10,11 @@ import click
 from headwise.cli.line_filter import filter_lines, require_one_input
 from headwise.cli.output import error_line, note
 from headwise.cli.text_options import FILE
+from headwise.errors import DataError
 
 if TYPE_CHECKING:
-    from headwise.tasks.classification.classifier import Classification
+    from headwise.tasks.classification.classifier import Classification, Classifier
+    from headwise.tasks.encoders import Encoded
 
 EPILOG = """\b
 Examples:
@@ -38,7 +41,11 @@ is classified at once. Put -- before a text that begins with a dash.
 @click.option("--json", "as_json", is_flag=True, help="One JSON object for each line.")
 @click.option("--checkpoint", help="averaged, best, last or a step; by default in that order.")
 @click.option("--batch-size", type=click.IntRange(min=1), help="Examples classified at a time.")
-@click.option("--lenient", is_flag=True, help="Replace bytes that are not UTF-8 text.")
+@click.option(
+    "--lenient",
+    is_flag=True,
+    help="Replace bytes that are not UTF-8 text; give an empty line for a file that is unreadable.",
+)
 @click.option("--device", default="cpu", show_default=True, help="cpu, cuda, ...")
 def classify(
     run: Path,
@@ -60,14 +67,21 @@ def classify(
 
     classifier = Classifier.load(run, checkpoint=checkpoint, device=device, batch_size=batch_size)
     note(f"using {classifier.name}")
+    kind = kind_of(classifier.config)
     count, cut = top or 1, 0
+    faults: list[str] = []
     if classifier.is_multi_label and top is None:
         count = len(classifier.classes)
 
     def lines_of(lines: list[str], first: int, name: str) -> list[str]:
         nonlocal cut
-        found = classifier.classify(lines, top=count)
-        cut += sum(each.is_cut for each in found)
+        found: list[Classification | DataError] = []
+        if lenient and classifier.input != "text":
+            found += _readable(classifier, lines, count)
+        else:
+            found += classifier.classify(lines, top=count)
+        faults.extend(str(each) for each in found if isinstance(each, DataError))
+        cut += sum(not isinstance(each, DataError) and each.is_cut for each in found)
         if as_json:
             key = "text" if classifier.input == "text" else "file"
             pairs = zip(lines, found, strict=True)
@@ -76,18 +90,43 @@ def classify(
 
     filter_lines(texts, source, target, lines_of, lenient=lenient, doing="classifying")
     if cut:
-        kind = kind_of(classifier.config)
-        were = f"1 of the {kind.unit} was" if cut == 1 else f"{cut:,} {kind.unit} were"
-        error_line(f"{were} cut off after {kind.most(classifier.config.data)}")
+        error_line(f"{_were(cut, kind.unit)} cut off after {kind.most(classifier.config.data)}")
+    if faults:
+        error_line(f"{_were(len(faults), kind.unit)} not readable; the first: {faults[0]}")
 
 
-def _as_line(found: "Classification", *, shows_all: bool) -> str:
+def _were(count: int, unit: str) -> str:
+    return f"1 of the {unit} was" if count == 1 else f"{count:,} {unit} were"
+
+
+def _readable(
+    classifier: "Classifier", paths: list[str], top: int
+) -> "list[Classification | DataError]":
+    """Classify the files that can be read; return for each its classes, or what is wrong."""
+    faults: dict[int, DataError] = {}
+
+    def encoded() -> "Iterator[Encoded]":
+        for number, path in enumerate(paths):
+            try:
+                yield classifier.encoder.encode(classifier.encoder.given(path))
+            except DataError as error:
+                faults[number] = error
+
+    found = iter(classifier.classify(encoded(), top=top))
+    return [faults[number] if number in faults else next(found) for number in range(len(paths))]
+
+
+def _as_line(found: "Classification | DataError", *, shows_all: bool) -> str:
     """Return labels with their probabilities, separated by tabs."""
+    if isinstance(found, DataError):
+        return ""
     shown = [each for each in found.answers if shows_all or each.label in found.labels]
     return "\t".join(f"{each.label}\t{each.probability:.4f}" for each in shown)
 
 
-def _as_json(key: str, given: str, found: "Classification") -> dict[str, Any]:
+def _as_json(key: str, given: str, found: "Classification | DataError") -> dict[str, Any]:
+    if isinstance(found, DataError):
+        return {key: given, "error": str(found)}
     return {
         key: given,
         "labels": found.labels,

@@ -55,7 +55,8 @@ The text is downloaded once, with pip, to demo-data beside the run.
 @click.option(
     "--minutes",
     type=click.FloatRange(min=0, min_open=True),
-    help="How long to train; default: as long as the task's recipe says.",
+    help="How long to train; default: 3, for questions 2, for parsing 5, for reading and "
+    "listening as their recipes say.",
 )
 @click.option("--trees", type=FILE, multiple=True, help="Bracketed trees, for --task parsing.")
 @click.option("--run", type=FILE, help="The run directory; default: runs/demo or runs/demo-TASK.")

@@ -88,7 +88,7 @@ def usual_recipe(values: Mapping[str, Any]) -> tuple[str, str]:
         ((flag, (task, row)),) = given.items()
         if row.recipe:
             of = task if row.input == TEXT else f"{task} of {row.input}"
-            return row.recipe, f"no recipe is given and {flag} is of {of}"
+            return row.recipe, f"guessed from {flag}: {of}"
     return "", ""
 
 

@@ -67,8 +67,8 @@ def train(
     """Train a model on files of your own, or go on with a run.
 
     RECIPE is a shipped recipe's name or a TOML file. Without it, an old run is what it was; a new
-    one is text-tiny, lm-tiny or parsing-small if --table, --text or --trees is given, and else the
-    paper's base model.
+    one is text-tiny, vit-tiny, speech-tiny, lm-tiny or parsing-small if --table, --images, --audio,
+    --text or --trees is given, and else the paper's base model.
     """
     from headwise.cli.watch import watch
     from headwise.recipes import load_recipe

@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 from headwise.checks import check_types, require, require_at_least, require_at_most
 from headwise.config.sections import SMALLEST_VOCABULARY
 from headwise.config.vectors import MOST_PIXELS, MOST_POSITIONS, WIDEST, FramesConfig
+from headwise.errors import ConfigError
 
 FEWEST_CLASSES = 2
 
@@ -95,12 +96,16 @@ class ImageClassificationDataConfig(LabelsConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         require_at_least(self, 1, "height", "width", "patch")
-        require(self, "height", self.height * self.width <= MOST_PIXELS, "of a smaller image")
         for side in ("height", "width"):
             held = getattr(self, side) % self.patch == 0
             require(self, side, held, f"a multiple of data.patch = {self.patch}")
-        require(self, "patch", self.longest <= MOST_POSITIONS, "of a size for fewer patches")
-        require(self, "patch", self.patch_width <= WIDEST, "of a smaller patch")
+        for what, count, most in (
+            ("data.height × data.width", self.height * self.width, MOST_PIXELS),
+            ("the number of patches", self.longest - 1, MOST_POSITIONS - 1),
+            ("data.patch × data.patch × colours", self.patch_width, WIDEST),
+        ):
+            if count > most:
+                raise ConfigError(f"{what} = {count:,} must be at most {most:,}")
         require_at_least(self, 0, "shift")
         require_at_most(self, min(self.height, self.width) - 1, "shift")
 

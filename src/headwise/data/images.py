@@ -36,7 +36,7 @@ length, and its memory for scaling is 16 bytes for each pixel of a side."""
 
 MOST_FILE_BYTES = 128 << 20
 
-_MOST_UNTRUSTED = 1 << 24
+MOST_UNTRUSTED_PIXELS = 1 << 24
 """Pixels of an untrusted image: what decodes in a fraction of a second."""
 
 _MOST_SCANNED = 32 * MOST_PIXELS
@@ -46,7 +46,10 @@ of scans that change nothing takes minutes."""
 _MOST_LAYERS = 8
 """How many times over the tiles of a TIFF may cover it: once for each channel stored apart."""
 
-_FORMATS = ("PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM")
+_UNTRUSTED = ("PNG", "JPEG", "GIF", "BMP", "WEBP")
+_FORMATS = (*_UNTRUSTED, "TIFF", "PPM")
+"""As Pillow names them. Untrusted images are of those that browsers show, whose decoders are the
+most tried; and Pillow may decode PPM in Python, which takes long."""
 
 _BROKEN = (
     OSError,
@@ -75,8 +78,34 @@ _TURNS = {
 """The quarter turns to the left that an EXIF orientation asks for, and whether the result is then
 mirrored from left to right."""
 
-_FILTERS = threading.Lock()
-"""Held while the filters of warnings are changed: they belong to the process, not to a thread."""
+
+class _Filters:
+    """The filters of warnings, which belong to the process and not to a thread.
+
+    Pillow warns of odd metadata, and of sizes that are refused here. Its warnings are ignored from
+    when the first thread decodes until none does.
+    """
+
+    def __init__(self) -> None:
+        self._lock, self._decoding = threading.Lock(), 0
+        self._caught = warnings.catch_warnings()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if not self._decoding:
+                self._caught = warnings.catch_warnings()
+                self._caught.__enter__()
+                warnings.filterwarnings("ignore", module=r"PIL\.")
+            self._decoding += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._decoding -= 1
+            if not self._decoding:
+                self._caught.__exit__(None, None, None)
+
+
+_FILTERS = _Filters()
 
 
 def decode_image(
@@ -87,18 +116,15 @@ def decode_image(
     Grey of 16 bits is divided by 257. Floats have to be from 0 to 1; whole numbers of 32 bits are
     refused, since nothing says which of them is white. Colour profiles are ignored. EXIF data that
     cannot be read do not turn the image. An untrusted image must have fewer pixels and must not be
-    PPM, which Pillow may decode in Python. What is wrong with a file is a DataError that begins
-    with `place`.
+    TIFF or PPM. What is wrong with a file is a DataError that begins with `place`.
     """
     check_pillow()
     from PIL import Image, UnidentifiedImageError
 
     data = _content(source, place)
-    most = MOST_PIXELS if is_trusted else _MOST_UNTRUSTED
-    formats = _FORMATS if is_trusted else _FORMATS[:-1]
-    with _FILTERS, warnings.catch_warnings():
-        # Pillow warns of odd metadata, and of sizes that are refused here.
-        warnings.filterwarnings("ignore", module=r"PIL\.")
+    most = MOST_PIXELS if is_trusted else MOST_UNTRUSTED_PIXELS
+    formats = _FORMATS if is_trusted else _UNTRUSTED
+    with _FILTERS:
         try:
             with Image.open(io.BytesIO(data), formats=formats) as image:
                 _check_pixels(image, place, most)
@@ -111,8 +137,8 @@ def decode_image(
             ) from error
         except UnidentifiedImageError as error:
             raise DataError(
-                f"{place}: not an image, or its header is broken: give a PNG, JPEG, GIF, BMP, "
-                "WebP, TIFF, PPM or PGM file"
+                f"{place}: not an image, or its header is broken: give a PNG, JPEG, GIF, BMP"
+                f"{', WebP, TIFF, PPM or PGM' if is_trusted else ' or WebP'} file"
             ) from error
         except _BROKEN as error:
             reason = visible(str(error))[:200] or type(error).__name__

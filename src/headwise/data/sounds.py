@@ -7,7 +7,7 @@ DataError that begins with the place it came from. N samples, C channels.
 import math
 import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
 from io import BytesIO, FileIO
 from pathlib import Path
@@ -28,6 +28,13 @@ _LOUDEST = 2.0**31
 
 _BLOCK_VALUES = 1 << 16
 """Values decoded at a time, of all channels together."""
+
+_MOST_UNTRUSTED = 1 << 26
+"""Values decoded of an untrusted sound, of all channels together: twelve minutes of stereo as on a
+compact disc. A small file of silence may hold hours at 655 kHz."""
+
+_UNTRUSTED = ("WAV", "WAVEX", "FLAC", "OGG", "MP3")
+"""The formats of untrusted sounds, as libsndfile names them."""
 
 _SLACK = 0.1
 """Seconds that may be missing of what a header claims: some encoders count their own delay."""
@@ -56,21 +63,34 @@ class Sound(NamedTuple):
     """Whether it was longer than asked for, and the rest left out."""
 
 
-def read_sound(source: Path | bytes, place: str, *, rate: int, longest_seconds: float) -> Sound:
+def read_sound(
+    source: Path | bytes,
+    place: str,
+    *,
+    rate: int,
+    longest_seconds: float,
+    is_trusted: bool = True,
+) -> Sound:
     """Decode a file, or the bytes of one: WAV, FLAC, OGG, MP3 or what else libsndfile knows.
 
-    Several channels are averaged. What follows `longest_seconds` is neither decoded nor checked.
+    Several channels are averaged. What follows `longest_seconds` is neither decoded nor checked. An
+    untrusted sound must have fewer samples, and be of one of the four formats.
     """
     check_installed()
     import soundfile
 
     with _opened(source, place) as stream:
+        if not is_trusted:
+            _check_start(stream, place)
         try:
             handle = stream.fileno() if isinstance(stream, FileIO) else stream
             with soundfile.SoundFile(handle, closefd=False) as file:
+                if not is_trusted and file.format not in _UNTRUSTED:
+                    raise _other_format(place)
                 _check_form(file.samplerate, file.channels, place)
                 longest = math.floor(longest_seconds * file.samplerate)
-                blocks = _decoded(file, stream, place, longest)
+                most = None if is_trusted else _MOST_UNTRUSTED // file.channels
+                blocks = _decoded(file, stream, place, longest, most)
                 return _sound(blocks, longest, file.samplerate, place, rate)
         except soundfile.LibsndfileError as error:
             if error.code == _UNRECOGNISED:
@@ -115,12 +135,13 @@ def _sound(
     """Make a sound of blocks [N, C], which end somewhere beyond `longest` if there is more."""
     parts = [np.empty(0, np.float32)]
     length = 0
+    # Block by block: at the rate of the file, they might fill the memory together.
+    resample = _resampler(given_rate, rate)
     for block in blocks:
-        parts.append(_mono(block[: longest - length], place))
+        parts.append(resample(_mono(block[: longest - length], place), False))
         length += len(block)
+    parts.append(resample(np.empty(0, np.float32), True))
     samples = np.concatenate(parts)
-    if given_rate != rate:
-        samples = _resampled(samples, given_rate, rate)
     if not len(samples):
         raise DataError(f"{place}: has no samples, or too few to resample: leave it out")
     return Sound(samples, given_rate, is_cut=length > longest)
@@ -137,12 +158,22 @@ def _mono(block: NDArray[Any], place: str) -> NDArray[np.float32]:
     return mono.astype(np.float32)
 
 
-def _resampled(samples: NDArray[np.float32], given_rate: int, rate: int) -> NDArray[np.float32]:
+def _resampler(
+    given_rate: int, rate: int
+) -> Callable[[NDArray[np.float32], bool], NDArray[np.float32]]:
+    """Return what resamples blocks one after another, and is told which is the last."""
+    if given_rate == rate:
+        return lambda block, _: block
     check_installed()
     import soxr
 
-    resampled: NDArray[np.float32] = soxr.resample(samples, given_rate, rate, quality="HQ")
-    return resampled
+    stream = soxr.ResampleStream(given_rate, rate, 1, dtype="float32", quality="HQ")
+
+    def resample(block: NDArray[np.float32], is_last: bool) -> NDArray[np.float32]:
+        resampled: NDArray[np.float32] = stream.resample_chunk(block, last=is_last)
+        return resampled
+
+    return resample
 
 
 def check_installed() -> None:
@@ -190,12 +221,26 @@ def _opened(source: Path | bytes, place: str) -> FileIO | _Bytes:
     raise DataError(f"{place}: {named}is {kind}: give a sound file")
 
 
+def _check_start(stream: FileIO | _Bytes, place: str) -> None:
+    """Refuse other formats than four before libsndfile looks at them."""
+    start = stream.read(12)
+    stream.seek(0)
+    is_wav = start.startswith(b"RIFF") and start.endswith(b"WAVE")
+    if not is_wav and not start.startswith((b"fLaC", b"OggS", b"ID3")) and not _is_mp3_frame(start):
+        raise _other_format(place)
+
+
+def _other_format(place: str) -> DataError:
+    return DataError(f"{place}: not a sound file of a known format: give WAV, FLAC, OGG or MP3")
+
+
 def _decoded(
-    file: Any, stream: FileIO | _Bytes, place: str, longest: int
+    file: Any, stream: FileIO | _Bytes, place: str, longest: int, most: int | None
 ) -> Iterator[NDArray[np.float32]]:
     """Yield blocks of samples [N, C], one more than `longest` in all if there are more.
 
-    A file that ends before that, and too early, is an error at its end.
+    A file that ends before that, and too early, is an error at its end; and so is one that has
+    more than `most`.
     """
     # Otherwise soundfile seeks after each block, and an MP3 decoder that has to seek forgets what
     # it needs for the next frame: the sound gets gaps.
@@ -204,6 +249,8 @@ def _decoded(
     length = 0
     while len(block := file.read(min(size, longest + 1 - length), dtype="float32", always_2d=True)):
         length += len(block)
+        if most is not None and length > most:
+            raise DataError(f"{place}: has more than {most:,} samples: cut it, or resample it")
         yield block
     if length <= longest:
         _check_whole(file, stream, length, place)
@@ -234,7 +281,7 @@ def _check_whole(file: Any, stream: FileIO | _Bytes, length: int, place: str) ->
 
 
 def _is_mp3_frame(start: bytes) -> bool:
-    return len(start) == 2 and start[0] == 0xFF and start[1] >= 0xE0
+    return len(start) >= 2 and start[0] == 0xFF and start[1] >= 0xE0
 
 
 def _tells_length(mp3: FileIO | _Bytes) -> bool:

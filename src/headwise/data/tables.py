@@ -81,6 +81,8 @@ def _tsv_rows(path: Path, columns: Sequence[str], report: LineReport) -> Iterato
             yield number, line
         else:
             yield number, _fields(path, number, line.split("\t"), places, columns)
+    if places is None:
+        raise _no_names(path)
 
 
 def _csv_rows(path: Path, columns: Sequence[str], report: LineReport) -> Iterator[Row]:
@@ -108,12 +110,18 @@ def _csv_rows(path: Path, columns: Sequence[str], report: LineReport) -> Iterato
             raise DataError(f"{path}:{number}: not CSV: {error}") from error
         yield from faults
         faults.clear()
+        if fields is None and places is None:
+            raise _no_names(path)
         if fields is None:
             return
         if places is None:
             places = _places(path, columns, fields)
         elif fields:
             yield number, _fields(path, number, fields, places, columns)
+
+
+def _no_names(path: Path) -> DataError:
+    return DataError(f"{path}: is empty: the first line has the names of the columns")
 
 
 def _places(path: Path, columns: Sequence[str], names: list[str]) -> list[int]:

@@ -11,8 +11,8 @@ The server sends the same record; its format is public:
     cross               [layer][head][T][S]
 
     picture             of an image or a sound: `kind`, `png` as a data URI, and the `rows` and
-                        `columns` of its fields, which are the source's positions after the class
-                        token, row by row; else null
+                        `columns` of its patches or frames, which are the source's positions after
+                        the class token, row by row; else null
 
 A model without an encoder, such as a language model, has no source: `source`, `source_tokens`,
 `encoder` and `cross` are empty, and the target is the text that it reads.

@@ -16,7 +16,7 @@ from headwise.inspect.curves_page import CHART_STYLE, chart_svg, explanation
 from headwise.inspect.document import STYLE, render_document
 from headwise.inspect.explorer_files import explorer_script, explorer_style
 from headwise.paper import compare_with_paper
-from headwise.tasks.report import Cell, Contents, Figure
+from headwise.tasks.report import Cell, Confusion, Contents, Figure
 from headwise.tasks.tracing import data_uri
 
 _STYLE = """
@@ -53,6 +53,9 @@ code, pre { font-family: ui-monospace, "DejaVu Sans Mono", monospace; font-size:
 .scroll td, .scroll th { text-align: left; vertical-align: top; padding: .4rem .75rem .4rem 0;
   border-top: 1px solid var(--line); font-weight: 400; }
 .scroll thead th { color: var(--dim); font-size: .85rem; border-top: 0; }
+.scroll .confusion td, .scroll .confusion thead th { text-align: right;
+  font-variant-numeric: tabular-nums; }
+.scroll .confusion .right { font-weight: 600; }
 .scroll th code, .scroll td code { white-space: nowrap; }
 details { margin-top: 1rem; }
 summary { cursor: pointer; color: var(--accent); width: fit-content; }
@@ -211,7 +214,30 @@ def _scores(contents: Contents) -> str:
     about = f"<p>{_prose(contents.about_scores)}</p>"
     notes = "\n".join(f'<p class="note">{_prose(note)}</p>' for note in contents.notes)
     figures = _facts(contents.scores, first=True) if contents.scores else ""
-    return "\n".join(part for part in (about, figures, notes) if part)
+    confusion = "" if contents.confusion is None else _confusion(contents.confusion)
+    return "\n".join(part for part in (about, figures, confusion, notes) if part)
+
+
+def _confusion(confusion: Confusion) -> str:
+    heads = "".join(f'<th scope="col">{escape(name)}</th>' for name in confusion.names)
+    rows = "\n".join(
+        f'<tr><th scope="row">{escape(name)}</th>'
+        + "".join(
+            f'<td class="right">{count:,}</td>' if row == column else f"<td>{count:,}</td>"
+            for column, count in enumerate(counts)
+        )
+        + "</tr>"
+        for row, (name, counts) in enumerate(zip(confusion.names, confusion.counts, strict=True))
+    )
+    return f"""<p class="note">{escape(confusion.about)}</p>
+<div class="scroll" tabindex="0" role="region" aria-label="Confusion matrix">
+<table class="confusion">
+<thead><tr><td></td>{heads}</tr></thead>
+<tbody>
+{rows}
+</tbody>
+</table>
+</div>"""
 
 
 def _prose(text: str) -> str:
@@ -233,7 +259,7 @@ def _cell(cell: Cell) -> str:
     kind = ' class="ours"' if cell.is_output else ""
     text = "<br>".join(escape(line) for line in cell.text.split("\n"))
     if cell.png:
-        text = f'<img class="sample" src="{data_uri(cell.png)}" alt="">'
+        text = f'<img class="sample" src="{data_uri(cell.png)}" alt="{escape(cell.text)}">'
     return (
         f"<div{kind}><dt>{escape(cell.label)}</dt>"
         f"<dd{_lang(cell.language)}>{text or '–'}</dd></div>"
@@ -247,10 +273,13 @@ def _lang(code: str) -> str:
 def _attention(report: Report) -> str:
     if not report.records:
         return ""
-    one, unit = ("sentence", "word")
-    if report.records[0].picture is not None:
-        one, unit = ("picture", "token" if report.records[0].cross else "field")
-    return f"""<p>How the model relates {unit}s: each {unit} looks at others, and the numbers say
+    one, unit, units = "sentence", "word", "words"
+    if (picture := report.records[0].picture) is not None:
+        one = picture["kind"]
+        unit, units = ("patch", "patches") if one == "image" else ("frame", "frames")
+        if report.records[0].cross:
+            unit, units = "token", "tokens"
+    return f"""<p>How the model relates {units}: each {unit} looks at others, and the numbers say
 how much. Choose a {one}, a head and a {unit} to see what it looks at.</p>
 <div class="explorer">
 {EXPLORER}

@@ -178,7 +178,10 @@ def _opened_to_lock(path: Path) -> BinaryIO:
 
 
 def differences(theirs: Config, ours: Config) -> list[str]:
-    """Describe every setting in which two configs differ."""
+    """Describe every setting in which two configs differ.
+
+    Settings that only one of them has follow from another that differs, such as `model.kind`.
+    """
     found = []
     before, now = theirs.to_dict(), ours.to_dict()
     for section, values in before.items():
@@ -189,6 +192,6 @@ def differences(theirs: Config, ours: Config) -> list[str]:
         found += [
             f"{section}.{key} is {value!r} there and {now[section][key]!r} here"
             for key, value in values.items()
-            if now[section][key] != value
+            if now[section].get(key, value) != value
         ]
     return found

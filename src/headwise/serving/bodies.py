@@ -36,8 +36,12 @@ class _Budget:
         self.held += size
         self._by_client[client] += size
         if self._of_client is not None and self._by_client[client] > self._of_client:
+            megabytes = f"{self._of_client / 1e6:g} MB"
             raise RefusedError(
-                429, "too many files at once: send one after the other", retry_after=1
+                429,
+                f"more than {megabytes} of uploads at once from this client: send one after the "
+                "other",
+                retry_after=1,
             )
         if self.held > self._most:
             raise RefusedError(503, "too many request bodies at once: try again", retry_after=1)

@@ -90,19 +90,31 @@ def form_parts(content_type: str, body: bytes) -> list[FormPart]:
     found = _BOUNDARY.search(content_type)
     if found is None:
         raise _no_form()
-    boundary = (found[1] or found[2]).encode("latin-1", "replace")
+    boundary = b"\r\n--" + (found[1] or found[2]).encode("latin-1", "replace")
     # The first boundary has no line before it. Text before it and after the last is ignored.
-    _, *parts = (b"\r\n" + body).split(b"\r\n--" + boundary, _MOST_FIELDS + 1)
+    first = boundary[2:]
+    start = len(first) if body.startswith(first) else _after(body, boundary)
     found_parts: list[FormPart] = []
-    for part in parts:
-        if part.startswith(b"--"):
-            return found_parts
-        head, line, content = part.partition(b"\r\n\r\n")
-        if not line or len(head) > _LONGEST_HEAD or not head.startswith(b"\r\n"):
-            break
-        name, is_file = _disposition(head)
-        found_parts.append(FormPart(name, content, is_file))
-    raise _no_form()
+    # Nothing is copied but the contents: files are large.
+    while start >= 0 and not body.startswith(b"--", start):
+        next_start = _after(body, boundary, start)
+        end = next_start - len(boundary)
+        line = body.find(b"\r\n\r\n", start, min(end, start + _LONGEST_HEAD + 4))
+        is_whole = next_start >= 0 and line >= 0 and body.startswith(b"\r\n", start)
+        if not is_whole or len(found_parts) == _MOST_FIELDS:
+            raise _no_form()
+        name, is_file = _disposition(body[start:line])
+        found_parts.append(FormPart(name, body[line + 4 : end], is_file))
+        start = next_start
+    if start < 0:
+        raise _no_form()
+    return found_parts
+
+
+def _after(body: bytes, boundary: bytes, start: int = 0) -> int:
+    """Return where the next boundary ends; -1 if there is none."""
+    found = body.find(boundary, start)
+    return found if found < 0 else found + len(boundary)
 
 
 def _disposition(head: bytes) -> tuple[str, bool]:

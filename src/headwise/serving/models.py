@@ -1,7 +1,7 @@
 """Find the served models by name or by languages."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,10 +82,16 @@ class Models:
     """All models that have a queue: those that translate, and those that continue a text."""
 
     def __init__(
-        self, models: Sequence[ServedModel], generators: Sequence[GenerationModel] = ()
+        self,
+        models: Sequence[ServedModel],
+        generators: Sequence[GenerationModel] = (),
+        *,
+        others: Mapping[str, str] | None = None,
     ) -> None:
+        """`others` are the names of models of other tasks, with the paths that they answer."""
         self.all, self.generators = tuple(models), tuple(generators)
         """`all` are those that translate."""
+        self._others = others or {}
         self._by_name: dict[str, ServedModel] = {}
         self._by_pair: dict[tuple[str, str], ServedModel] = {}
         names = [model.name for model in (*models, *generators)]
@@ -101,6 +107,8 @@ class Models:
 
     def named(self, name: str) -> ServedModel:
         """Find a model by its name."""
+        if name in self._others:
+            raise cannot(name, "translate", self._others[name])
         if name not in self._by_name:
             known = ", ".join(self._by_name)
             raise RefusedError(404, f"there is no model of that name: the models are {known}")
@@ -156,12 +164,16 @@ class Models:
                 raise RefusedError(400, "this model does not translate between these languages")
             return model
         if not self.all:
-            raise RefusedError(404, "this server has no translation model: see /v1/tasks")
+            raise none_can("translate", self.paths())
         if source is None and target is None:
             return self.all[0]
         if target is None:
             raise RefusedError(400, "a source language needs a target language: name it as target")
         return self.between(source or "auto", target)
+
+    def paths(self) -> dict[str, str]:
+        """Return the names of all models of all tasks, with the paths that they answer."""
+        return {**{model.name: "/v1/translate" for model in self.all}, **self._others}
 
     def languages(self) -> dict[str, list[str]]:
         """Return the source languages, each with its target languages."""
@@ -169,6 +181,17 @@ class Models:
         for model in self._by_pair.values():
             targets.setdefault(model.source, []).append(model.target)
         return targets
+
+
+def cannot(name: str, verb: str, path: str) -> RefusedError:
+    """Return the refusal of what a model cannot do, which says what it can."""
+    return RefusedError(400, f"{name} cannot {verb}: it answers {path}")
+
+
+def none_can(verb: str, models: Mapping[str, str]) -> RefusedError:
+    """Return the refusal of what no model can do, which says what they can."""
+    able = ", ".join(f"{name} answers {path}" for name, path in models.items())
+    return RefusedError(400, f"no model here can {verb}: {able}")
 
 
 def _pair(source: str, target: str) -> tuple[str, str]:

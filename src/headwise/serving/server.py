@@ -258,6 +258,7 @@ def make_server(
             for model in others
             if isinstance(model.predictor, Generator)
         ],
+        others={model.name: model.path for model in others},
     )
     for model in known.all:
         check_recipe(model, limits)

@@ -18,10 +18,12 @@ from fastapi import APIRouter, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from headwise.config import task_rows
 from headwise.serving.bodies import checked, is_json, json_fields
 from headwise.serving.errors import ERRORS
 from headwise.serving.forms import FORMS, form_parts, media_type, text_of
 from headwise.serving.limits import RefusedError
+from headwise.serving.models import cannot, none_can
 from headwise.serving.service import Service
 from headwise.tasks.panel import Panel
 
@@ -69,6 +71,10 @@ class TakesFiles(Protocol):
     unit: str
     """What the files are, in the plural."""
 
+    def panel_of(self, predictor: Any) -> Panel:
+        """Return the panel of a model, with what it takes of a file."""
+        ...
+
     def handle_file(self, predictor: Any, asked: Any, content: bytes) -> Any:
         """Answer for one file; what is not such a file is a RequestError.
 
@@ -92,13 +98,21 @@ class TaskModel:
     card: dict[str, Any] = field(default_factory=dict)
     """Facts about it for people, as JSON."""
 
+    @property
+    def path(self) -> str:
+        """The path that it answers."""
+        return f"/v1/{self.served.verb}"
+
     def about(self) -> dict[str, Any]:
         """Return what the web page needs."""
+        served, panel = self.served, self.served.panel
+        if isinstance(served, TakesFiles):
+            panel = served.panel_of(self.predictor)
         return {
             "name": self.name,
             "task": self.task,
-            "path": f"/v1/{self.served.verb}",
-            "panel": asdict(self.served.panel),
+            "path": self.path,
+            "panel": asdict(panel),
             "card": self.card,
         }
 
@@ -111,6 +125,11 @@ def routes(service: Service, models: list[TaskModel]) -> APIRouter:
     async def tasks() -> dict[str, list[dict[str, Any]]]:
         return {"models": [model.about() for model in models]}
 
+    verbs = {model.served.verb for model in models}
+    for verb in sorted({row.verb for _, row in task_rows() if row.served} - verbs):
+        router.add_api_route(
+            f"/{verb}", _refusal(verb, service), methods=["POST"], include_in_schema=False
+        )
     handled = [model for model in models if isinstance(model.served, TakesTexts | TakesFiles)]
     for verb in dict.fromkeys(model.served.verb for model in handled):
         own = [model for model in handled if model.served.verb == verb]
@@ -134,7 +153,14 @@ def routes(service: Service, models: list[TaskModel]) -> APIRouter:
 
 def upload_paths(models: Sequence[TaskModel]) -> set[str]:
     """Return the paths of routes that take files."""
-    return {f"/v1/{each.served.verb}" for each in models if isinstance(each.served, TakesFiles)}
+    return {each.path for each in models if isinstance(each.served, TakesFiles)}
+
+
+def _refusal(verb: str, service: Service) -> Callable[[], Any]:
+    async def route() -> Response:
+        raise none_can(verb, service.models.paths())
+
+    return route
 
 
 def _route(service: Service, models: list[TaskModel]) -> Callable[[Request], Any]:
@@ -155,12 +181,14 @@ class _Asked:
 async def _asked(request: Request, models: list[TaskModel], service: Service) -> _Asked:
     """Parse a request: JSON with texts, or a form with files, as the model that it names takes."""
     kind = request.headers.get("content-type", "")
-    takes_files = any(isinstance(model.served, TakesFiles) for model in models)
-    if takes_files and media_type(kind) == FORMS[1]:
-        parts = form_parts(kind, await request.body())
+    of_files = [model for model in models if isinstance(model.served, TakesFiles)]
+    of_texts = [model for model in models if isinstance(model.served, TakesTexts)]
+    if of_files and media_type(kind) == FORMS[1]:
+        parts = form_parts(kind, request.state.body)
+        request.state.body = b""  # The files are held from now on.
         fields: dict[str, Any] = {p.name: text_of(p.content) for p in parts if not p.is_file}
         files = [part.content for part in parts if part.is_file]
-        model = _find(models, fields.get("model"))
+        model = _find(models, fields.get("model"), service, of_files[0])
         if not isinstance(model.served, TakesFiles):
             raise RefusedError(400, f"{model.name} takes texts: send JSON")
         if not 1 <= len(files) <= _MOST_FILES:
@@ -168,10 +196,10 @@ async def _asked(request: Request, models: list[TaskModel], service: Service) ->
                 400, f"send from 1 to {_MOST_FILES} {model.served.unit}, as files of the form"
             )
         return _Asked(model=model, fields=checked(model.served.request, fields), files=files)
-    if not is_json(kind) and all(isinstance(model.served, TakesFiles) for model in models):
+    if not is_json(kind) and not of_texts:
         raise RefusedError(415, f"send files in a form, with the Content-Type {FORMS[1]}")
     fields = await json_fields(request, service.limits)
-    model = _find(models, fields.get("model"))
+    model = _find(models, fields.get("model"), service, (of_texts or models)[0])
     if isinstance(model.served, TakesFiles):
         raise RefusedError(
             400,
@@ -204,9 +232,15 @@ async def _answer(service: Service, asked: _Asked, request: Request) -> Response
     return Response(answer.model_dump_json(), media_type=_JSON)
 
 
-def _find(models: list[TaskModel], name: object) -> TaskModel:
+def _find(models: list[TaskModel], name: object, service: Service, default: TaskModel) -> TaskModel:
+    """Return the model of a name, or the default without one."""
+    if name is None:
+        return default
     for model in models:
-        if name in (None, model.name):
+        if name == model.name:
             return model
+    paths = service.models.paths()
+    if isinstance(name, str) and name in paths:
+        raise cannot(name, default.served.verb, paths[name])
     known = ", ".join(model.name for model in models)
     raise RefusedError(404, f"there is no model of that name: the models are {known}")

@@ -29,5 +29,11 @@ class Panel:
     attention[q][k] on the elements `data-key="k"`."""
     live: bool = False
     """Whether it answers while one types."""
+    rate: int = 0
+    """Samples a second of a recording; 0 where none is made."""
+    longest_seconds: float = 0.0
+    """Of a recording."""
+    most_pixels: int = 0
+    """Of an image; 0 where none is sent."""
     fields: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     """Further fields of each request, with their values."""

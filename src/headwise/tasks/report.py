@@ -33,7 +33,17 @@ class Cell:
     is_output: bool = False
     """Whether the model wrote it."""
     png: bytes = b""
-    """A picture, instead of a text."""
+    """A picture, which the text then describes to people who do not see it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Confusion:
+    """How many examples of each class were put into each class."""
+
+    names: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+    """A row for each class that is right, a column for each that was found."""
+    about: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +65,8 @@ class Contents:
     """How it did on a test set, the most important first."""
     about_scores: str = ""
     """What was measured and on what; or, without scores, how to get them."""
+    confusion: Confusion | None = None
+    """Of a test set, if there are classes."""
     notes: tuple[str, ...] = ()
     """Small print below the scores, a paragraph each."""
     samples: tuple[tuple[Cell, ...], ...] = ()

@@ -13,7 +13,7 @@ from headwise.model import Trace
 class Picture:
     """What a model reads instead of words, drawn.
 
-    After the class token, the positions of the source are fields of a grid over it, row by row.
+    After the class token, the positions of the source are its patches or frames, row by row.
     """
 
     kind: Literal["image", "sound"]

@@ -26,9 +26,9 @@ def fast_float32_products(device: torch.device) -> Iterator[None]:
     """Compute float32 products inside with oneDNN where that is faster and as exact.
 
     On x86, torch leaves them to MKL, which computes them at half of the speed of oneDNN on AMD's
-    processors (docs/decisions/0018-float32-products.md). torch gives them to oneDNN only with leave
-    to round their factors to bfloat16, of which oneDNN makes use on processors with AMX alone. So
-    leave is given on AMD's processors, if a product shows that nothing is rounded.
+    processors (docs/decisions/0018-float32-products.md). torch gives them to oneDNN only where a
+    setting allows it to round their factors to bfloat16, which oneDNN does on processors with AMX
+    alone. So this allows it on AMD's processors, if a product shows that nothing is rounded.
     """
     setting: _Setting = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
     before = setting.fp32_precision

@@ -139,6 +139,18 @@ class StartsFromOthers(Protocol):
 
 
 @runtime_checkable
+class RenewsOutputs(Protocol):
+    """A task whose models can start from one of its own that has other outputs."""
+
+    def renewed(self, first: Folder, own: Folder) -> tuple[str, ...]:
+        """Return how the names of the parameters begin that are not taken over, if any.
+
+        `first` is the run to start from, `own` the new run or its prepared data.
+        """
+        ...
+
+
+@runtime_checkable
 class AugmentsTraining(Protocol):
     """A task that changes training examples at random, anew in each epoch."""
 

@@ -12,7 +12,7 @@ from headwise.evaluation.class_table import margin, percent
 from headwise.tasks.classification.classifier import Classifier
 from headwise.tasks.classification.files import LabelledFiles, read_examples
 from headwise.tasks.classification.kinds import kind_of
-from headwise.tasks.classification.report import report_contents
+from headwise.tasks.classification.report import confusion_of, report_contents
 from headwise.tasks.classification.scores import ClassificationEvaluation, evaluate_runs
 from headwise.tasks.report import Figure
 from headwise.workflows.demo_runs import SAMPLES, TrainedDemo
@@ -23,7 +23,6 @@ from headwise.workflows.report import write_report
 class ClassDemo:
     """What a demo trains on and says."""
 
-    task: str = "classification"
     name: str
     recipe: str
     unit: str
@@ -43,6 +42,8 @@ class ClassDemo:
     """What a command is given to classify, by the path of the test: a text in quotes, or a path."""
     try_out: str
     """What to say before people type something."""
+    minutes: float = 3.0
+    """Of training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +84,7 @@ def evaluate_class_demo(
             ),
             Figure(name="Macro F1", value=percent(scores.macro_f1), more="%"),
         ),
+        confusion=confusion_of(scores),
         about_scores=" ".join(
             (f"Of {scores.examples:,} {demo.unit} that it never saw.", *evaluation.verdicts())
         ),

@@ -25,6 +25,7 @@ from headwise.workflows.demo_runs import (
     check_space,
     existing_config,
     finished,
+    made_before,
     remove_demo,
     timed_recipe,
     writing_in,
@@ -87,7 +88,7 @@ def train_parsing_demo(
         files, counts = _split(trees, path.parent / DATA / "parsing")
         is_begun = (path / "config.toml").exists()
         if is_begun:
-            check_demo(path, "parsing", _TRAIN)
+            check_demo(path, RECIPE, map(TreeFiles.of, made_before(files.parent, _TRAIN)))
         if is_begun and fresh:
             remove_demo(path)
             is_begun = False

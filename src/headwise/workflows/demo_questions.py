@@ -71,6 +71,7 @@ def _table(rows: Sequence[tuple[str, str]]) -> bytes:
 DEMO = ClassDemo(
     name="questions",
     recipe="text-tiny",
+    minutes=2.0,
     unit="questions",
     about=f"Questions to what they ask for, one of {len(_CLASSES)} classes",
     train=_TRAIN,

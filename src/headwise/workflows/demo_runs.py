@@ -1,7 +1,7 @@
 """What all demos do with their runs: begin, go on, show again, start over."""
 
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,11 +47,14 @@ class FilesDemo(Protocol):
     """What a demo of files trains on and says."""
 
     @property
-    def task(self) -> str: ...
-    @property
     def name(self) -> str: ...
     @property
     def recipe(self) -> str: ...
+    @property
+    def minutes(self) -> float | None:
+        """Of training; None: as the recipe has them."""
+        ...
+
     @property
     def unit(self) -> str:
         """What the files are, in the plural."""
@@ -90,7 +93,7 @@ def train_files_demo(
 ) -> TrainedDemo:
     """Get the files and train on them, or continue an earlier demo.
 
-    The default minutes are the run's, else the recipe's.
+    The default minutes are the run's, else the demo's.
     """
     path = run or Path("runs") / f"demo-{demo.name}"
     with writing_in(path.parent):
@@ -99,14 +102,14 @@ def train_files_demo(
         files = demo.get(path.parent / DATA / demo.name, say)
         is_begun = (path / "config.toml").exists()
         if is_begun:
-            check_demo(path, demo.task, demo.train)
+            check_demo(path, demo.recipe, map(demo.files, made_before(files.parent, demo.train)))
         if is_begun and fresh:
             remove_demo(path)
             is_begun = False
         config: Any = (
             existing_config(path, minutes, overrides)
             if is_begun
-            else timed_recipe(demo.recipe, minutes, overrides)
+            else timed_recipe(demo.recipe, demo.minutes if minutes is None else minutes, overrides)
         )
         state = finished(path)
         if state is not None:
@@ -155,13 +158,17 @@ def existing_config(path: Path, minutes: float | None, overrides: Sequence[str])
     return run.config(overrides)
 
 
-def check_demo(path: Path, task: str, train_file: str) -> None:
-    """Raise ConfigError unless a run is of the task, and was trained on a file of this name."""
+def check_demo(path: Path, recipe: str, files: Iterable[Source]) -> None:
+    """Raise ConfigError unless a run is of a recipe's task, and of one of the files of a demo."""
     run = RunDirectory(path)
-    text = run.origin().get("text")
-    names = [each[0] for each in text if each] if isinstance(text, list) else []
-    if run.config().task != task or names != [train_file]:
+    is_of_task = run.config().row == load_recipe(recipe).row
+    if not is_of_task or run.origin().get("text") not in [each.describe() for each in files]:
         raise ConfigError(f"{path} is a run, but not of this demo: choose another --run")
+
+
+def made_before(directory: Path, name: str) -> list[Path]:
+    """List what has a name in the folders of a demo's files, of which each version has its own."""
+    return sorted(directory.glob(f"*/{name}"))
 
 
 def remove_demo(path: Path) -> None:

@@ -168,7 +168,7 @@ def _trimmed(sound: NDArray[np.float32], clip: Clip) -> NDArray[np.float32]:
     frames = sound[: len(sound) // _FRAME * _FRAME].reshape(-1, _FRAME)  # [frames, samples]
     power = (frames**2).mean(axis=1)
     if not power.any():
-        raise DownloadError(f"espeak-ng says nothing for {clip.path}")
+        raise DownloadError(f"espeak-ng returned silence for {clip.path}")
     (loud,) = np.nonzero(power > power.max() * 10 ** (_SILENCE_DB / 10))
     return sound[loud[0] * _FRAME : (loud[-1] + 1) * _FRAME]
 

@@ -20,7 +20,6 @@ from headwise.workflows.report import write_report
 class TranscriptionDemo:
     """What a demo trains on and says."""
 
-    task: str = "transcription"
     name: str
     recipe: str
     unit: str
@@ -40,6 +39,8 @@ class TranscriptionDemo:
     """The path of a file to transcribe, by the path of the test."""
     try_out: str
     """What to say before people type something."""
+    minutes: float | None = None
+    """Of training; None: as the recipe has them."""
 
 
 @dataclass(frozen=True, kw_only=True)

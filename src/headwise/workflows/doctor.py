@@ -24,14 +24,15 @@ from headwise.training.task import PreparedReport, Progress, Source
 from headwise.workflows.runs import training_batches
 
 _EXTRAS = {
-    "audio": "soundfile",
-    "baseline": "sklearn",
-    "ctranslate2": "ctranslate2",
-    "images": "PIL",
-    "plot": "matplotlib",
-    "serve": "fastapi",
-    "tensorboard": "tensorboard",
+    "audio": ("soundfile", "soxr"),
+    "baseline": ("sklearn",),
+    "ctranslate2": ("ctranslate2",),
+    "images": ("PIL",),
+    "plot": ("matplotlib",),
+    "serve": ("fastapi",),
+    "tensorboard": ("tensorboard",),
 }
+"""What the optional parts import."""
 _GEMM_SIZE = 1024
 
 
@@ -107,9 +108,7 @@ def diagnose(
         available_mib=available_mib(place),
         free_disk_mib=shutil.disk_usage(".").free / 2**20,
         gflops=gemm_rate(place),
-        extras={
-            extra: importlib.util.find_spec(module) is not None for extra, module in _EXTRAS.items()
-        },
+        extras=installed_extras(),
         parameters=config.model.count_parameters(vocab, assembly),
         estimate=estimate(
             task.objective(model, config),
@@ -125,6 +124,14 @@ def diagnose(
         too_long=too_long,
         padding=padding,
     )
+
+
+def installed_extras() -> dict[str, bool]:
+    """Return which of the optional parts are there with all that they import."""
+    return {
+        extra: all(importlib.util.find_spec(module) is not None for module in modules)
+        for extra, modules in _EXTRAS.items()
+    }
 
 
 def gemm_rate(device: torch.device) -> float:

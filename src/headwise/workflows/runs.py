@@ -28,6 +28,7 @@ from headwise.training.task import (
     PreparedReport,
     Progress,
     RecordsOrigin,
+    RenewsOutputs,
     Source,
     StartsFromOthers,
     Task,
@@ -130,7 +131,7 @@ def create(
                 on_progress=on_progress,
             )
         prepared = Folder.of(inputs.data or temporary / "data")
-        fresh = None if first is None else fresh_parameters(task, first)
+        fresh = None if first is None else fresh_parameters(task, first, prepared)
         if first is not None and fresh is None and not same_tokenizer(prepared, first.folder):
             raise ConfigError(
                 f"{prepared.path} was made with another tokenizer than {first.path}: "
@@ -158,15 +159,16 @@ def create(
     return report
 
 
-def fresh_parameters(task: Task, first: RunDirectory) -> tuple[str, ...] | None:
-    """Return how the names of the parameters begin that a run to start from does not have.
+def fresh_parameters(task: Task, first: RunDirectory, own: Folder) -> tuple[str, ...] | None:
+    """Return how the names of the parameters begin that are not taken from a run to start from.
 
-    None for a run of the same task, which has all of them. A run of a task that has no part in
-    common is a ConfigError.
+    None if all of them are, as from a run of the same task, unless that has other outputs than the
+    new run or prepared data, `own`. A run of a task that has no part in common is a ConfigError.
     """
     other = first.config().task
     if other == task.name:
-        return None
+        renewed = task.renewed(first.folder, own) if isinstance(task, RenewsOutputs) else ()
+        return renewed or None
     if not isinstance(task, StartsFromOthers) or other not in task.starts_from:
         raise ConfigError(f"--init-from {first.path} is a run of {other}, not of {task.name}")
     return task.starts_from[other]
@@ -177,6 +179,8 @@ def check_same(run: RunDirectory, config: AnyConfig, task: Task, inputs: Inputs)
     before = run.config()
     if before.task != config.task:
         found = [f"task is {before.task!r} there and {config.task!r} here"]
+    elif before.row.input != config.row.input:
+        found = [f"data.input is {before.row.input!r} there and {config.row.input!r} here"]
     else:
         found = differences(before, _completed(task, config, None, before))
     origin = run.origin()
@@ -239,7 +243,7 @@ def _check_trainable(
         chosen = choose(init_from)
         found = describe_weights(init_from.inside(chosen))
         parameters: dict[str, Tensor] = dict(model.named_parameters())
-        fresh = fresh_parameters(task, init_from)
+        fresh = fresh_parameters(task, init_from, prepared)
         if fresh is not None:
             parameters, found = shared_parameters(parameters, found, fresh)
         check_names(parameters, found, str(chosen))

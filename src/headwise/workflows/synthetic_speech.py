@@ -142,7 +142,7 @@ class Command:
 
     path: str
     identity: str
-    announcement = "The espeak-ng of this system speaks."
+    announcement = "Using the installed espeak-ng."
 
     def spoken(
         self, sayings: Sequence[Saying], directory: Path, *, rate: int

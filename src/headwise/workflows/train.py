@@ -185,7 +185,7 @@ def _loop(run: Run, world: World, tell: Callable[[Event], None]) -> TrainingLoop
     elif origin := directory.origin().get("init_from"):
         first = RunDirectory(Path(origin))
         chosen = choose(first)
-        fresh = fresh_parameters(task, first)
+        fresh = fresh_parameters(task, first, directory.folder)
         load_weights(model, read_weights(first.inside(chosen)), str(chosen), but_for=fresh)
         text = f"starting from the weights of {chosen}"
         if fresh is not None:

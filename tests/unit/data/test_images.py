@@ -5,8 +5,10 @@ import os
 import random
 import re
 import struct
+import threading
 import warnings
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -318,6 +320,37 @@ def test_warnings_of_pillow_are_not_passed_on() -> None:
     with pytest.warns(UserWarning, match="Invalid APNG"):
         Image.open(io.BytesIO(content)).close()
     assert pixel(content, colour=False) == [7]
+
+
+def test_images_are_decoded_side_by_side(monkeypatch: pytest.MonkeyPatch) -> None:
+    together = threading.Barrier(2, timeout=60)  # Broken if one thread waits for the other.
+    open_image = Image.open
+    filters = list(warnings.filters)
+
+    def open_together(*args: Any, **kwargs: Any) -> Image.Image:
+        together.wait()
+        return open_image(*args, **kwargs)
+
+    monkeypatch.setattr(Image, "open", open_together)
+    with ThreadPoolExecutor(2) as threads:
+        contents = [png(random_pixels(2, 3, 3))] * 2
+        found = list(threads.map(lambda each: decode_image(each, PLACE, colour=True), contents))
+    for pixels in found:
+        np.testing.assert_array_equal(pixels, random_pixels(2, 3, 3))
+    assert warnings.filters == filters
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "PPM"])
+def test_untrusted_images_are_of_the_formats_of_browsers(kind: str) -> None:
+    file = io.BytesIO()
+    Image.new("RGB", (5, 4), "white").save(file, kind)
+    content = file.getvalue()
+    assert decode_image(content, PLACE, colour=True).shape == (4, 5, 3)
+    if kind in ("TIFF", "PPM"):
+        with pytest.raises(DataError, match="give a PNG, JPEG, GIF, BMP or WebP file"):
+            decode_image(content, PLACE, colour=True, is_trusted=False)
+    else:
+        assert decode_image(content, PLACE, colour=True, is_trusted=False).shape == (4, 5, 3)
 
 
 def test_a_file_is_read_through_a_symlink(tmp_path: Path) -> None:

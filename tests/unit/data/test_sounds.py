@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import soundfile
+import soxr
 from numpy.typing import NDArray
 
 from headwise.data import sounds
@@ -46,6 +47,10 @@ def encoded(
 
 def read(source: Path | bytes, longest_seconds: float = 10, rate: int = RATE) -> Sound:
     return read_sound(source, PLACE, rate=rate, longest_seconds=longest_seconds)
+
+
+def untrusted(content: bytes, longest_seconds: float = 10) -> Sound:
+    return read_sound(content, PLACE, rate=RATE, longest_seconds=longest_seconds, is_trusted=False)
 
 
 def array(samples: NDArray[Any], given_rate: int = RATE, longest_seconds: float = 10) -> Sound:
@@ -164,6 +169,41 @@ def test_other_arrays_are_refused(samples: NDArray[Any], message: str) -> None:
 def test_absurd_rates_of_arrays_are_refused(given_rate: int) -> None:
     with pytest.raises(DataError, match=f"^{PLACE}: {given_rate:,} samples a second"):
         array(noise(0.1), given_rate)
+
+
+@pytest.mark.parametrize("given_rate", [8_000, 44_100, 655_350])
+def test_blocks_are_resampled_as_the_whole_is(given_rate: int) -> None:
+    samples = np.random.default_rng(2).uniform(-0.5, 0.5, 200_000).astype(np.float32)
+    expected = soxr.resample(samples, given_rate, RATE, quality="HQ")
+    found = array(samples, given_rate, longest_seconds=60).samples
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
+
+
+def test_an_untrusted_sound_has_so_many_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sounds, "_MOST_UNTRUSTED", 8_000)
+    monkeypatch.setattr(sounds, "_BLOCK_VALUES", 2_000)
+    content = encoded(np.zeros((4_001, 2)), "FLAC")
+    assert len(read(content).samples) == 4_001
+    with pytest.raises(DataError, match=f"^{PLACE}: has more than 4,000 samples: cut it"):
+        untrusted(content)
+    assert len(untrusted(content, longest_seconds=0.2).samples) == 3_200
+    assert len(untrusted(encoded(np.zeros((4_000, 2)), "FLAC")).samples) == 4_000
+
+
+@pytest.mark.parametrize("kind", [*LOSSLESS, *LOSSY])
+def test_an_untrusted_sound_is_of_one_of_four_formats(kind: str) -> None:
+    content = encoded(sine(0.5), kind)
+    if kind in ("AIFF", "AU"):
+        with pytest.raises(DataError, match="format: give WAV, FLAC, OGG or MP3"):
+            untrusted(content)
+    else:
+        np.testing.assert_array_equal(untrusted(content).samples, read(content).samples)
+
+
+def test_another_format_behind_a_tag_is_refused() -> None:
+    tag = b"ID3\x04\0\0\0\0\0\0"
+    with pytest.raises(DataError, match="sound file of a known format|cannot be decoded"):
+        untrusted(tag + encoded(sine(0.5), "AU"))
 
 
 def test_too_few_samples_to_resample_are_refused() -> None:

@@ -48,6 +48,12 @@ def test_differences_name_key_and_both_values() -> None:
     ]
 
 
+def test_settings_of_one_kind_of_model_alone_are_no_differences() -> None:
+    found = differences(Config(), Config.from_dict({"model": {"kind": "recurrent"}}))
+    assert "model.kind is 'transformer' there and 'recurrent' here" in found
+    assert not any(line.startswith("model.positions ") for line in found)
+
+
 def test_only_one_process_at_a_time_writes_to_a_run(run: RunDirectory) -> None:
     code = (
         "import sys; from pathlib import Path; from headwise.runs.directory import RunDirectory\n"

@@ -24,7 +24,7 @@ class Client:
     def __init__(
         self, guard: BodyGuard, *, key: str | None = None, client: str = "", uploads: bool = False
     ) -> None:
-        self._guard, self.status = guard, 0
+        self._guard, self.status, self.said = guard, 0, b""
         self._messages: asyncio.Queue[Message] = asyncio.Queue()
         facts = {} if key is None else {"key": key}
         headers = [(b"content-type", b"multipart/form-data; boundary=x")] if uploads else []
@@ -52,6 +52,7 @@ class Client:
 
     async def _take(self, message: Message) -> None:
         self.status = message.get("status", self.status)
+        self.said += message.get("body", b"")
 
 
 def test_bodies_without_a_key_have_a_small_budget_of_their_own() -> None:
@@ -103,6 +104,7 @@ def test_bodies_with_files_have_a_budget_of_their_own_and_a_share_for_each_clien
         same = Client(guard, client="alice", uploads=True)
         await same.send(2_000, more=True)
         assert await same.answer() == 429
+        assert "more than 0.005 MB of uploads at once from this client" in same.said.decode()
         second = Client(guard, client="bob", uploads=True)
         await second.send(4_500, more=True)
         assert await second.answer() == 503, "of all clients together"

@@ -1,11 +1,12 @@
 """Forms, valid and hostile."""
 
 import sys
+import tracemalloc
 from contextlib import suppress
 
 import pytest
 
-from headwise.serving.forms import form_fields
+from headwise.serving.forms import form_fields, form_parts
 from headwise.serving.keys import _cookie_value
 from headwise.serving.limits import RefusedError
 
@@ -82,6 +83,19 @@ def test_hostile_forms_are_refused_in_few_calls(hostile: str) -> None:
         with suppress(RefusedError), Calls() as calls:
             form_fields(kind, body.encode())
         assert calls.count < 5000, "a parser for e-mail makes millions"
+
+
+def test_files_are_copied_once() -> None:
+    content = bytes(2_000_000)
+    body = part("f", "", '; filename="a"').encode()[:-2] + content + b"\r\n--b--"
+    tracemalloc.start()
+    try:
+        (file,) = form_parts(KIND, body)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert (file.name, file.is_file, file.content) == ("f", True, content)
+    assert peak < 1.1 * len(content)
 
 
 class Calls:

@@ -214,7 +214,7 @@ def test_silence_is_cut_off_and_noise_put_in_its_place() -> None:
         assert 0 < quiet < loud
         levels.append(loud)
     assert max(levels) > 3 * min(levels)
-    with pytest.raises(DownloadError, match="says nothing for test/seven/f3_en-US.wav"):
+    with pytest.raises(DownloadError, match="returned silence for test/seven/f3_en-US.wav"):
         demo_speech._trimmed(np.zeros(999, np.float32), clip)
 
 

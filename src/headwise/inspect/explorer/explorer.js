@@ -107,7 +107,8 @@
       const shown = matrix.length > MOST_ROWS ? [] : matrix;
       table = matrixView(id("caption"), record(), choice.kind, shown, caption, on);
       matrixPlace.hidden = matrix.length > MOST_ROWS;
-      matrixPlace.replaceChildren(make("p", { class: "hw-about" }, howToRead(partOf(record(), choice.kind, "rows"), partOf(record(), choice.kind, "columns"))), table.element);
+      const [looks, seen] = ["rows", "columns"].map((side) => partOf(record(), choice.kind, side));
+      matrixPlace.replaceChildren(make("p", { class: "hw-about" }, howToRead(looks, seen)), table.element);
       [table.element.scrollLeft, table.element.scrollTop] = scrolled;
       habit.textContent = habitOf(record(), choice).full;
       showWord();

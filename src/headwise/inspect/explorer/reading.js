@@ -45,16 +45,16 @@
       "hidden from it.",
   };
 
-  /* And one that reads the fields of a picture, or stretches of a sound. */
-  const SEEN = {
+  /* And one that reads the patches of an image, or the frames of a sound. */
+  const seen = (part, parts) => ({
     encoder: {
-      gist: "the fields look at each other",
-      about: "The encoder looks at all fields, the class token included. Choose a field to see what it " +
+      gist: `the ${parts} look at each other`,
+      about: `The encoder looks at all ${parts}, the class token included. Choose a ${part} to see what it ` +
         "looks at: the lighter, the more.",
     },
     cross: {
-      gist: "the text looks at the fields",
-      about: "Before it writes a token, the decoder looks at the fields. Choose a token to see what it " +
+      gist: `the text looks at the ${parts}`,
+      about: `Before it writes a token, the decoder looks at the ${parts}. Choose a token to see what it ` +
         "looks at: the lighter, the more.",
     },
     decoder: {
@@ -62,7 +62,8 @@
       about: "Before it writes a token, the decoder looks back at what it has written so far. What " +
         "comes later is hidden from it.",
     },
-  };
+  });
+  const SEEN = { image: seen("patch", "patches"), sound: seen("frame", "frames") };
 
   const PLACES = {
     encoder: [
@@ -96,14 +97,15 @@
   /** The kinds of attention that the model has, the one to begin with first. */
   function kindsOf(record) {
     const found = Object.keys(KINDS).filter((kind) => record[kind].length > 0);
-    const changes = (kind) => (record.picture ? SEEN[kind] : hasSource(record) ? {} : ALONE);
+    const changes = (kind) => (record.picture ? SEEN[record.picture.kind][kind] : hasSource(record) ? {} : ALONE);
     return Object.fromEntries(found.map((kind) => [kind, { ...KINDS[kind], ...changes(kind) }]));
   }
 
   /** What looks, or what is looked at, in a word. */
   function partOf(record, kind, side) {
     if (!record.picture) return "word";
-    return KINDS[kind][side] === "source_tokens" ? "field" : "token";
+    if (KINDS[kind][side] !== "source_tokens") return "token";
+    return record.picture.kind === "image" ? "patch" : "frame";
   }
 
   /** What a record is about, in a word. */
@@ -212,7 +214,7 @@
     const rows = matrix.map((_, row) => row).filter((row) => choice.kind !== "decoder" || row > 0);
     if (!rows.length) return { brief: "", full: "" };
     const mean = (value) => rows.reduce((sum, row) => sum + value(row), 0) / rows.length;
-    // The fields of a picture have no end mark, and are in no order that a text could follow.
+    // The parts of a picture have no end mark, and are in no order that a text could follow.
     const isKnown = ([name]) => !record.picture || (choice.kind !== "cross" && name !== "the end mark");
     const places = PLACES[choice.kind].filter(isKnown);
     const shares = places.map(([name, place]) => [

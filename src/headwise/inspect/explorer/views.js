@@ -122,21 +122,22 @@
     return found;
   }
 
-  /** Fields over a picture, the lighter the more they are looked at. */
-  function pictureOf(record, fields) {
+  /** Patches or frames over a picture, the lighter the more they are looked at. */
+  function pictureOf(record, parts) {
     const { png, rows, columns } = record.picture;
-    const grid = make("div", { class: "hw-grid" }, ...fields);
+    const grid = make("div", { class: "hw-grid" }, ...parts);
     grid.style.setProperty("--hw-grid-rows", rows);
     grid.style.setProperty("--hw-grid-columns", columns);
-    return make("div", { class: "hw-picture" }, make("img", { src: png, alt: "" }), grid);
+    const alt = `${record.picture.kind}, ${record.decoder.length ? "text" : "class"} ${record.target}`;
+    return make("div", { class: "hw-picture" }, make("img", { src: png, alt }), grid);
   }
 
-  function lighten(field, weight, most) {
+  function lighten(part, weight, most) {
     const light = most > 0 ? Math.min(1, weight / most) : 1;
-    field.style.setProperty("--hw-veil", (0.8 * (1 - light)).toFixed(3));
+    part.style.setProperty("--hw-veil", (0.8 * (1 - light)).toFixed(3));
   }
 
-  /** A text over a picture: the fields that the chosen token looks at are light. */
+  /** A text over a picture: the parts that the chosen token looks at are light. */
   function textView(name, record, kind, chosen, on) {
     const items = tokensOf(record, kind, "rows").map((token, row) => ({
       value: row,
@@ -149,14 +150,14 @@
       label.addEventListener("pointerenter", (event) => isMouse(event) && on.preview(row));
       label.addEventListener("pointerleave", () => on.preview(null));
     });
-    const fields = tokensOf(record, kind, "columns").slice(1).map((title) => make("i", { title }));
-    const picture = pictureOf(record, fields);
+    const parts = tokensOf(record, kind, "columns").slice(1).map((title) => make("i", { title }));
+    const picture = pictureOf(record, parts);
     return {
       element: make("div", { class: `hw-${record.picture.kind}` }, picture, text),
       show(matrix, row) {
         labels.forEach((label, place) => label.classList.toggle("hw-on", place === row));
         const most = Math.max(...matrix[row].slice(1));
-        fields.forEach((field, place) => lighten(field, matrix[row][place + 1], most));
+        parts.forEach((part, place) => lighten(part, matrix[row][place + 1], most));
       },
       draw(matrix, row) {
         labels[row].querySelector("input").checked = true;
@@ -164,23 +165,23 @@
     };
   }
 
-  /** A picture under its fields: the chosen one has a border, and those it looks at are light. */
+  /** A picture under its patches or frames: the chosen one has a border, and those it looks at are light. */
   function pictureView(name, record, kind, chosen, on) {
     const items = tokensOf(record, kind, "rows").map((token, row) => ({
       value: row,
       content: row === 0 ? [token] : [],
       label: token,
     }));
-    const fields = choices("Reading", name, items, chosen, on.choose, `hw-fields hw-${record.picture.kind}`);
-    const labels = [...fields.querySelectorAll("label")];
+    const parts = choices("Reading", name, items, chosen, on.choose, `hw-parts hw-${record.picture.kind}`);
+    const labels = [...parts.querySelectorAll("label")];
     labels.forEach((label, row) => {
       label.title = items[row].label;
       label.addEventListener("pointerenter", (event) => isMouse(event) && on.preview(row));
       label.addEventListener("pointerleave", () => on.preview(null));
     });
-    fields.querySelector(".hw-items").append(pictureOf(record, labels.slice(1)));
+    parts.querySelector(".hw-items").append(pictureOf(record, labels.slice(1)));
     return {
-      element: make("div", {}, fields),
+      element: make("div", {}, parts),
       show(matrix, row) {
         const most = Math.max(...matrix[row].slice(1));
         labels.forEach((label, place) => {

@@ -14,7 +14,7 @@ function bar({ label, probability }, isFound) {
 
 function captionOf({ kind }) {
   return kind === "image" ?
-    "What the model reads. The lighter a field, the more the last layer attends to it." :
+    "What the model reads. The lighter a patch, the more the last layer attends to it." :
     "What the model reads: time from left to right. The lighter, the more the last layer attends to it.";
 }
 

@@ -4,8 +4,9 @@ import { make } from "./elements.js";
 
 const SIDE = 280;
 const PEN = 22;
-const RATE = 16000;
-const LONGEST = 10;
+/* Samples a second that every browser can resample to, and seconds that fit into an upload. */
+const RATES = [8000, 96000];
+const MOST_SECONDS = 60;
 
 /* The part of a drawing that has something in it, in the middle of a square with a border. */
 function inkOf(canvas) {
@@ -30,7 +31,7 @@ function inkOf(canvas) {
   return square;
 }
 
-function drawing(onFile) {
+function drawing(onFile, onClear) {
   const canvas = make("canvas", { width: SIDE, height: SIDE, class: "draw", role: "img",
     "aria-label": "Draw here with the mouse or a finger" });
   const context = canvas.getContext("2d", { willReadFrequently: true });
@@ -40,6 +41,7 @@ function drawing(onFile) {
   context.lineWidth = PEN;
   context.lineCap = context.lineJoin = "round";
   let last = null;
+  let pen = null;
   const place = ({ clientX, clientY }) => {
     const box = canvas.getBoundingClientRect();
     return [(clientX - box.left) * SIDE / box.width, (clientY - box.top) * SIDE / box.height];
@@ -51,20 +53,29 @@ function drawing(onFile) {
     context.stroke();
     last = next;
   };
+  // One finger, or the main button of the mouse, draws at a time.
   canvas.addEventListener("pointerdown", (event) => {
-    canvas.setPointerCapture(event.pointerId);
+    if (pen !== null || event.button !== 0) return;
+    pen = event.pointerId;
+    canvas.setPointerCapture(pen);
     last = place(event);
     lineTo(last);
   });
-  canvas.addEventListener("pointermove", (event) => last && lineTo(place(event)));
-  canvas.addEventListener("pointercancel", () => { last = null; });
-  canvas.addEventListener("pointerup", () => {
-    last = null;
+  canvas.addEventListener("pointermove", (event) => event.pointerId === pen && lineTo(place(event)));
+  canvas.addEventListener("pointercancel", (event) => {
+    if (event.pointerId === pen) pen = null;
+  });
+  canvas.addEventListener("pointerup", (event) => {
+    if (event.pointerId !== pen) return;
+    pen = null;
     const square = inkOf(canvas);
     if (square) square.toBlob((blob) => onFile(blob, "drawing.png"), "image/png");
   });
   const again = make("button", { type: "button", class: "plain" }, "Clear the drawing");
-  again.addEventListener("click", clear);
+  again.addEventListener("click", () => {
+    clear();
+    onClear();
+  });
   return make("div", { class: "drawing-place" },
     make("p", { class: "dim" }, "Or draw, white on black:"), canvas, again);
 }
@@ -89,21 +100,22 @@ function wavOf(samples, rate) {
   return new Blob([view], { type: "audio/wav" });
 }
 
-async function recorded(stream, isOver) {
+async function recorded(stream, isOver, rate, longest) {
   const chunks = [];
   const recorder = new MediaRecorder(stream);
   recorder.addEventListener("dataavailable", ({ data }) => chunks.push(data));
   const stopped = new Promise((resolve) => { recorder.addEventListener("stop", resolve); });
   recorder.start();
-  await Promise.race([isOver, new Promise((resolve) => { setTimeout(resolve, 1000 * LONGEST); })]);
+  await Promise.race([isOver, new Promise((resolve) => { setTimeout(resolve, 1000 * longest); })]);
   recorder.stop();
   await stopped;
-  const context = new OfflineAudioContext(1, 1, RATE);
+  const context = new OfflineAudioContext(1, 1, Math.min(Math.max(rate, RATES[0]), RATES[1]));
   const sound = await context.decodeAudioData(await new Blob(chunks).arrayBuffer());
   return wavOf(sound.getChannelData(0), sound.sampleRate);
 }
 
-function recording(onFile) {
+function recording({ rate, longest_seconds: seconds }, onFile) {
+  const longest = Math.min(seconds, MOST_SECONDS);
   const button = make("button", { type: "button" }, "Record");
   const says = make("p", { class: "dim", role: "status" });
   let stop = null;
@@ -117,8 +129,8 @@ function recording(onFile) {
     try {
       stream = await navigator.mediaDevices.getUserMedia({ audio: true });
       button.textContent = "Stop";
-      says.textContent = `Recording, for at most ${LONGEST} seconds …`;
-      onFile(await recorded(stream, isOver), "recording.wav");
+      says.textContent = `Recording, for at most ${longest} seconds …`;
+      onFile(await recorded(stream, isOver, rate, longest), "recording.wav");
       says.textContent = "";
     } catch (error) {
       says.textContent = `The microphone cannot be used: ${error.message}`;
@@ -131,17 +143,51 @@ function recording(onFile) {
   return make("div", {}, button, says);
 }
 
-/* `onFile` is called with each file and its name. */
-export function filePlace(panel, id, onFile) {
+/* An image with no more pixels than are read; another file as it is, for the server to judge. */
+async function scaledDown(file, most) {
+  let image = null;
+  try {
+    image = await createImageBitmap(file);
+  } catch {
+    return file;
+  }
+  const scale = Math.sqrt(most / (image.width * image.height));
+  if (scale >= 1) return file;
+  const [width, height] = [image.width, image.height].map((side) => Math.max(1, Math.floor(scale * side)));
+  const canvas = make("canvas", { width, height });
+  canvas.getContext("2d").drawImage(image, 0, 0, width, height);
+  return new Promise((resolve) => { canvas.toBlob((blob) => resolve(blob || file), "image/jpeg", 0.95); });
+}
+
+/* A file that is dropped beside its place would be opened instead of the page. */
+for (const kind of ["dragover", "drop"]) {
+  document.addEventListener(kind, (event) => {
+    if (event.dataTransfer && [...event.dataTransfer.types].includes("Files")) event.preventDefault();
+  });
+}
+
+/* `onFile` is called with each file and its name, and `onClear` when its answer is not wanted any more. */
+export function filePlace(panel, id, onFile, onClear) {
   const isImage = panel.input === "image";
   const input = make("input", { type: "file", id, accept: isImage ? "image/*" : "audio/*" });
-  input.addEventListener("change", () => input.files.length && onFile(input.files[0], input.files[0].name));
+  const says = make("p", { class: "dim", role: "status" });
+  const take = async (files) => {
+    if (!files.length) return;
+    const [file] = files;
+    says.textContent = files.length > 1 ? `Only the first of ${files.length} files is read: ${file.name}` : "";
+    onFile(isImage ? await scaledDown(file, panel.most_pixels) : file, file.name);
+  };
+  // Otherwise the same file, chosen again, would be no change.
+  input.addEventListener("click", () => { input.value = ""; });
+  input.addEventListener("change", () => take(input.files));
   const place = make("div", { class: "drop" },
-    make("label", { for: id }, `${panel.label}: choose a file, or drop one here`), input,
+    make("label", { for: id }, `${panel.label}: choose a file, or drop one here`), make("div", {}, input, says),
     // A square is no place for a line of text.
-    isImage && panel.kind !== "transcriptions" ? drawing(onFile) : "");
-  // Only secure pages have a microphone.
-  if (!isImage && navigator.mediaDevices) place.append(recording(onFile));
+    isImage && panel.kind !== "transcriptions" ? drawing(onFile, onClear) : "");
+  if (!isImage) {
+    place.append(navigator.mediaDevices ? recording(panel, onFile) :
+      make("p", { class: "dim" }, "Recording needs HTTPS."));
+  }
   place.addEventListener("dragover", (event) => {
     event.preventDefault();
     place.classList.add("over");
@@ -150,8 +196,7 @@ export function filePlace(panel, id, onFile) {
   place.addEventListener("drop", (event) => {
     event.preventDefault();
     place.classList.remove("over");
-    const [file] = event.dataTransfer.files;
-    if (file) onFile(file, file.name);
+    take(event.dataTransfer.files);
   });
   return place;
 }

@@ -27,7 +27,14 @@ function show(output, panel, answer) {
 /* The newest request wins: an older one is aborted. */
 function asking({ path, panel }, output) {
   let under_way = null;
-  return async (body) => {
+  const clear = () => {
+    if (under_way) under_way.abort();
+    under_way = null;
+    byId("problem").hidden = true;
+    output.replaceChildren();
+    output.setAttribute("aria-busy", "false");
+  };
+  const answer = async (body) => {
     if (under_way) under_way.abort();
     const mine = under_way = new AbortController();
     byId("problem").hidden = true;
@@ -40,9 +47,10 @@ function asking({ path, panel }, output) {
       if (mine === under_way) output.setAttribute("aria-busy", "false");
     }
   };
+  return { answer, clear };
 }
 
-function textForm(model, number, answer) {
+function textForm(model, number, { answer }) {
   const { panel } = model;
   const text = make("textarea", { id: `text-${number}`, dir: "auto", rows: panel.live ? "2" : "4" });
   const button = make("button", { type: "submit" }, panel.button);
@@ -66,14 +74,14 @@ function textForm(model, number, answer) {
   return form;
 }
 
-function fileForm(model, number, answer) {
+function fileForm(model, number, { answer, clear }) {
   const { panel } = model;
   return filePlace(panel, `file-${number}`, (file, name) => {
     const form = new FormData();
     for (const [key, value] of Object.entries({ ...panel.fields, model: model.name })) form.append(key, value);
     form.append(panel.field, file, name);
     return answer(form);
-  });
+  }, clear);
 }
 
 function panelOf(model, number) {

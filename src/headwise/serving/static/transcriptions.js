@@ -3,7 +3,7 @@
 import { make } from "./elements.js";
 import { pictureOf } from "./picture.js";
 
-const CAPTION = "What the model reads. Choose a token: the lighter a field, the more the model attends to it " +
+const CAPTION = "What the model reads. Choose a token: the lighter a place, the more the model attends to it " +
   "when it writes the token.";
 
 const shown = (token) => token.replaceAll("▁", " ").trim() || "␣";

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from headwise.runs.directory import RunDirectory
 from headwise.runs.model import load_trained
 from headwise.tasks.classification.classes import Classes
 from headwise.tasks.classification.kinds import kind_of
+from headwise.tasks.classification.windows import windows
 from headwise.tasks.encoders import Encoded, Encoder
 from headwise.tasks.length_batches import length_batches
 from headwise.tasks.table import require_task
@@ -29,9 +29,6 @@ LABEL_THRESHOLD = 0.5
 
 _MOST_TRACED = 2_000_000
 """Attention weights on a page."""
-
-_WINDOW = 256
-"""Examples that are encoded at a time: images take memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,9 +174,8 @@ class Classifier:
 
     def _encoded(self, examples: Iterable[Any]) -> Iterator[list[Encoded]]:
         """Yield the examples encoded, some at a time."""
-        waiting = iter(examples)
-        while window := list(islice(waiting, _WINDOW)):
-            yield [self._encode(example) for example in window]
+        for window in windows((None, self._encode(example)) for example in examples):
+            yield [encoded for _, encoded in window]
 
     def _encode(self, example: Any) -> Encoded:
         if isinstance(example, Encoded):

@@ -26,6 +26,9 @@ Input = Literal["text", "images", "audio"]
 _UNITS = {"text": "texts", "images": "images", "audio": "sounds"}
 _COLUMNS = {"text": "--text-column", "images": "--image-column", "audio": "--audio-column"}
 
+_LONGEST_REASON = 200
+"""Of what is told of an example that cannot be read; its place is a part of it."""
+
 _LARGEST_TEXT = 16 << 20
 """Bytes of a file that is one text: beyond this it is hardly one."""
 
@@ -57,7 +60,7 @@ class LabelledFiles:
     def __post_init__(self) -> None:
         if not self.paths:
             raise DataError(f"no labelled {_UNITS[self.input]} are given")
-        tables = [path for path in self.paths if _is_table(path)]
+        tables = [path for path in self.paths if is_table(path)]
         for flag, column in self._columns().items():
             if tables and not column:
                 raise DataError(f"{tables[0]}: name the column with {flag}")
@@ -102,10 +105,10 @@ def read_examples(
                 if isinstance(found, DataError):
                     raise found
                 content = kind.read(found.content, data, place)
-            except DataError:
+            except DataError as error:
                 if not lenient:
                     raise
-                report.drop("not readable", place)
+                report.drop("not readable", f"{error!s:.{_LONGEST_REASON}}")
                 continue
             labels = tuple(dict.fromkeys(map(plain, found.labels)))
             if fault := kind.fault(content):
@@ -132,7 +135,7 @@ def _read(
 ) -> Iterator[tuple[str, Labelled | DataError]]:
     if path.is_dir():
         yield from _folder(path, files, report)
-    elif _is_table(path):
+    elif is_table(path):
         yield from _rows(path, files, data, types, report)
     elif files.input == "images" and is_image_arrays(path):
         yield from _arrays(path)
@@ -266,7 +269,8 @@ def _as_text(label: str | int | bool) -> str:
     return str(label).lower() if isinstance(label, bool) else str(label)
 
 
-def _is_table(path: Path) -> bool:
+def is_table(path: Path) -> bool:
+    """Return whether a file has columns, by its name."""
     return bool(table_kind(path)) and not path.is_dir()
 
 

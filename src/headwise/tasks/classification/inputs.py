@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from headwise.tasks.inputs import InputOption, paths
@@ -54,18 +55,24 @@ class ClassificationInputs:
 
     def files(self, values: Mapping[str, Any], part: str = "") -> "LabelledFiles | None":
         """Return the files of one part of the data, with their columns."""
-        from headwise.tasks.classification.files import LabelledFiles
+        from headwise.tasks.classification.files import LabelledFiles, is_table
 
-        own = paths(values, f"{part}{self.own}") if self.own else ()
-        found = (*own, *paths(values, f"{part}table"))
+        found = self._paths(values, part)
         if not found:
             return None
+        all_parts = [path for each in ("", "valid_") for path in self._paths(values, each)]
+        # Columns may be those of another part; where no part has a table, they are a mistake.
+        is_meant = any(map(is_table, found)) or not any(map(is_table, all_parts))
         return LabelledFiles.of(
             found,
             input=self.input,
-            column=values.get(self.column),
-            label_column=values.get("label_column"),
+            column=values.get(self.column) if is_meant else None,
+            label_column=values.get("label_column") if is_meant else None,
         )
+
+    def _paths(self, values: Mapping[str, Any], part: str) -> tuple[Path, ...]:
+        own = paths(values, f"{part}{self.own}") if self.own else ()
+        return (*own, *paths(values, f"{part}table"))
 
     def given(self, values: Mapping[str, Any]) -> str:
         """Return the flag that tells that files of this kind are given."""

@@ -98,9 +98,9 @@ def prepare_examples(
 ) -> ClassReport:
     """Learn an encoder and classes from examples, unless they are given, and write a directory.
 
-    With subwords alone, the classes are still those of the examples. Without validation examples,
-    some are held out by what they are, so that none is in both parts. Memory does not grow with the
-    files.
+    With subwords alone, or if the classes given lack one, they are those of the examples. Without
+    validation examples, some are held out by what they are, so that none is in both parts. Memory
+    does not grow with the files.
     """
     if directory.exists():
         raise DataError(f"{directory} exists already: choose another name, or remove it")
@@ -115,9 +115,13 @@ def prepare_examples(
             deque(contents, maxlen=0)  # Read once all the same: to count and find faults.
         if encoder is None or not counted.report.kept:
             raise DataError(
-                f"nothing to train on: of {counted.report.pairs:,} {kind.unit} none can be used"
+                f"{files.paths[0]}: nothing to train on: of {counted.report.pairs:,} {kind.unit} "
+                "none can be used"
             )
-        classes = Classes.of(counted.classes, kind.unit) if trained is None else trained[1]
+        if trained is not None and set(counted.classes) <= set(trained[1].names):
+            classes = trained[1]
+        else:
+            classes = Classes.of(counted.classes, kind.unit)
         encoder.save(temporary, {LABEL: classes.table()})
         share = 0.0 if valid else min(_LARGEST_SHARE, data.holdout_examples / counted.report.kept)
         writing = _Writing(kind, encoder, classes, data, _weights(counted.classes, data))

@@ -1,9 +1,11 @@
 """A classifier's run, described for its report."""
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from headwise.evaluation import ClassScores
 from headwise.evaluation.class_table import margin, percent
 from headwise.runs.data import own_shards
 from headwise.runs.directory import RunDirectory
@@ -13,8 +15,11 @@ from headwise.tasks.classification.scores import RunClasses, evaluate_runs
 from headwise.tasks.classification.stored import stored_example, stored_labels
 from headwise.tasks.classification.text import TextEncoder
 from headwise.tasks.encoders import Encoded, InputKind
-from headwise.tasks.report import Cell, Contents, Figure
+from headwise.tasks.report import Cell, Confusion, Contents, Figure
 from headwise.training.task import Progress
+
+_MOST_COLUMNS = 20
+"""Classes of a confusion matrix that fits a page."""
 
 _SAMPLES, _TRACED = 6, 3
 _SEARCHED = 2_000
@@ -45,13 +50,15 @@ def report_contents(
     """
     unit, flags = kind.unit, _FLAGS[classifier.input]
     shown = _validation_examples(run, classifier)
-    samples = tuple(_sample(classifier, *each) for each in shown)
+    samples = tuple(
+        _sample(classifier, number, *each) for number, each in enumerate(shown, start=1)
+    )
     about = f"Validation {unit}, at regular intervals."
     if classifier.input != "text":
         about = f"Validation {unit}: the most confident mistakes, then others at regular intervals."
     if not samples:
         about = f"No examples: the {unit} that the run was validated on are not in its directory."
-    scores, about_scores, notes = _scores(run, kind, files, values, on_progress)
+    scores, about_scores, confusion, notes = _scores(run, kind, files, values, on_progress)
     count = run.origin().get("train_examples")
     path = shlex.quote(str(run.path))
     return Contents(
@@ -59,6 +66,7 @@ def report_contents(
         trained_on=(count, unit) if type(count) is int and 0 < count < 2**63 else None,
         scores=scores,
         about_scores=about_scores,
+        confusion=confusion,
         notes=notes,
         samples=samples,
         about_samples=about,
@@ -81,10 +89,10 @@ def _scores(
     files: LabelledFiles | None,
     values: Mapping[str, Any],
     on_progress: Progress,
-) -> tuple[tuple[Figure, ...], str, tuple[str, ...]]:
+) -> tuple[tuple[Figure, ...], str, Confusion | None, tuple[str, ...]]:
     if files is None:
         unscored = f"Not scored yet. `headwise report` with labelled {kind.unit} adds scores."
-        return (), unscored, ()
+        return (), unscored, None, ()
     evaluation = evaluate_runs(
         [run.path],
         files,
@@ -108,7 +116,30 @@ def _scores(
         Figure(name="Calibration error", value=percent(scores.calibration_error), more="%"),
     )
     about = " ".join((f"Of {scores.examples:,} labelled {kind.unit}.", *evaluation.verdicts()))
-    return figures, about, _notes(found)
+    return figures, about, confusion_of(scores), _notes(found)
+
+
+def confusion_of(scores: ClassScores) -> Confusion | None:
+    """Return the confusion matrix; of many classes, of those that are confused most."""
+    if scores.confusion is None:
+        return None
+    wrong: Counter[int] = Counter()
+    for gold, found, count in scores.confusion:
+        if gold != found:
+            wrong.update({gold: count})
+            wrong.update({found: count})
+    total = len(scores.classes)
+    about = "A row for each class, a column for each answer"
+    chosen = list(range(total))
+    if total > _MOST_COLUMNS:
+        chosen = sorted(sorted(chosen, key=lambda number: -wrong[number])[:_MOST_COLUMNS])
+        about += f": the {_MOST_COLUMNS} of {total:,} classes that are confused most"
+    counts = {(gold, found): count for gold, found, count in scores.confusion}
+    return Confusion(
+        names=tuple(scores.classes[number].name for number in chosen),
+        counts=tuple(tuple(counts.get((gold, found), 0) for found in chosen) for gold in chosen),
+        about=f"{about}.",
+    )
 
 
 def _notes(found: RunClasses) -> tuple[str, ...]:
@@ -171,15 +202,21 @@ def _names(classifier: Classifier, numbers: list[int]) -> set[str]:
 
 
 def _sample(
-    classifier: Classifier, example: Encoded, found: Classification, right: list[int]
+    classifier: Classifier,
+    number: int,
+    example: Encoded,
+    found: Classification,
+    right: list[int],
 ) -> tuple[Cell, ...]:
+    names = ", ".join(classifier.classes[label] for label in right)
     picture = classifier.encoder.picture(example)
     if isinstance(classifier.encoder, TextEncoder):
         first = Cell(label="Text", text=classifier.encoder.text(example))
     else:
         assert picture is not None
         label = "Image" if picture.kind == "image" else "Spectrogram"
-        first = Cell(label=label, text="", png=picture.png)
+        text = f"{picture.kind} {number}, class {names}"
+        first = Cell(label=label, text=text, png=picture.png)
     return (
         first,
         Cell(
@@ -187,7 +224,7 @@ def _sample(
             text=f"{', '.join(found.labels)} ({percent(found.probability)} %)",
             is_output=True,
         ),
-        Cell(label="Right", text=", ".join(classifier.classes[number] for number in right)),
+        Cell(label="Right", text=names),
     )
 
 

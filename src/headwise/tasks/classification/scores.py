@@ -1,9 +1,9 @@
 """`headwise evaluate` for classifiers."""
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,10 @@ from headwise.evaluation.class_table import margin, percent
 from headwise.tasks.classification.baseline import Baseline, train_baseline
 from headwise.tasks.classification.classifier import Classifier
 from headwise.tasks.classification.files import Labelled, LabelledFiles, read_examples
+from headwise.tasks.classification.windows import windows
 from headwise.tasks.encoders import Encoded, InputKind
 from headwise.training.task import Progress
 from headwise.visible import visible
-
-_WINDOW = 256
-"""Examples that are read and classified between two reports of progress."""
 
 _MOST_MISTAKES = 10
 _LONGEST_SHOWN = 200
@@ -62,8 +60,9 @@ class RunClasses:
     unit: str
     """What they are called, in the plural."""
     seconds: float
+    """What reading the examples and classifying them took."""
     left_out: tuple[str, ...]
-    """What of the files was not used, and why."""
+    """What of the files was not used, and why; and what was changed or cut off."""
     is_right: tuple[bool, ...]
     """For each example, whether its class was found; empty where it may have several labels."""
 
@@ -161,46 +160,60 @@ class _Test:
     kind: InputKind
     classifier: Classifier
     on_progress: Progress
+    report: LineReport = field(default_factory=LineReport)
+    changes: Counter[str] = field(default_factory=Counter)
+    """What was done to examples, and to how many."""
 
     def scored(self, run: str, baseline: Baseline | None) -> list[RunClasses]:
         """Classify the examples, once also with a baseline, and score the answers."""
-        report, classifier = LineReport(), self.classifier
+        classifier = self.classifier
         examples: list[Labelled] = []
+        rows: list[list[int]] = []
         answering: list[Callable[[list[Encoded]], NDArray[np.float64]]] = [classifier.probabilities]
         if baseline is not None:
             answering.append(baseline.probabilities)
         parts: list[list[NDArray[np.float64]]] = [[] for _ in answering]
         seconds = [0.0 for _ in answering]
-        reading = read_examples(
-            self.files, classifier.config.data, self.kind, lenient=False, report=report
-        )
-        while window := list(islice(reading, _WINDOW)):
+        began = time.perf_counter()
+        for window in windows(self._encoded()):
             self.on_progress(f"classifying with {Path(run).name}", len(examples), None)
-            encoded = [classifier.encoder.encode(each.content) for each in window]
+            encoded = [each for _, each in window]
+            reading = time.perf_counter() - began
             for number, answer in enumerate(answering):
                 began = time.perf_counter()
                 parts[number].append(answer(encoded))
-                seconds[number] += time.perf_counter() - began
-            # Images and sounds are not kept: their places are enough to name them.
-            examples += [
-                each if isinstance(each.content, str) else each._replace(content="")
-                for each in window
-            ]
+                seconds[number] += reading + time.perf_counter() - began
+            examples += [example for (example, _), _ in window]
+            rows += [numbers for (_, numbers), _ in window]
+            began = time.perf_counter()
         if not examples:
             raise DataError(
                 f"{self.files.paths[0]}: there are no labelled {self.kind.unit} to evaluate on"
             )
         gold = np.zeros((len(examples), len(classifier.classes)), dtype=np.int64)
-        for row, example in enumerate(examples):
-            for label in example.labels:
-                gold[row, classifier.names.label_id(label, example.place)] = 1
+        for row, numbers in enumerate(rows):
+            gold[row, numbers] = 1
         names = [(run, classifier.name)]
         if baseline is not None:
             names.append((baseline.name, baseline.name))
         return [
-            self._scored(examples, gold, np.concatenate(part), name, weights, taken, report)
+            self._scored(examples, gold, np.concatenate(part), name, weights, taken)
             for part, (name, weights), taken in zip(parts, names, seconds, strict=True)
         ]
+
+    def _encoded(self) -> Iterator[tuple[tuple[Labelled, list[int]], Encoded]]:
+        """Yield each example with the numbers of its classes, and how the model reads it."""
+        classifier, data = self.classifier, self.classifier.config.data
+        for example in read_examples(
+            self.files, data, self.kind, lenient=False, report=self.report
+        ):
+            labels = [classifier.names.label_id(label, example.place) for label in example.labels]
+            encoded = classifier.encoder.encode(example.content)
+            cut = f"cut off after {self.kind.most(data)}"
+            self.changes.update((*encoded.changes, *([cut] if encoded.is_cut else [])))
+            # Images and sounds are not kept: their places are enough to name them.
+            kept = example if isinstance(example.content, str) else example._replace(content="")
+            yield (kept, labels), encoded
 
     def _scored(
         self,
@@ -210,7 +223,6 @@ class _Test:
         run: str,
         weights: str,
         seconds: float,
-        report: LineReport,
     ) -> RunClasses:
         classes = self.classifier.classes
         is_right: tuple[bool, ...] = ()
@@ -230,7 +242,10 @@ class _Test:
             examples=len(examples),
             unit=self.kind.unit,
             seconds=seconds,
-            left_out=tuple(report.lines(self.kind.unit)),
+            left_out=(
+                *self.report.lines(self.kind.unit),
+                *(f"{count:,} {self.kind.unit} {done}" for done, count in self.changes.items()),
+            ),
             is_right=is_right,
         )
 

@@ -1,10 +1,12 @@
 """Classifiers on the server: POST /v1/classify, with texts or with files."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from headwise.data.images import MOST_UNTRUSTED_PIXELS
 from headwise.errors import DataError, RequestError
 from headwise.tasks.classification.classifier import Classification, Classifier
 from headwise.tasks.classification.kinds import kind_of
@@ -25,7 +27,9 @@ class ClassifyRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     q: str | list[str] = Field(description="A text, or several.")
-    model: str | None = Field(None, description="A name of /v1/tasks; by default the first.")
+    model: str | None = Field(
+        None, description="A name of /v1/tasks; by default the first that takes texts."
+    )
     top: int = Field(3, ge=1, le=100, description="How many classes with their probabilities.")
 
 
@@ -51,12 +55,12 @@ class PictureRead(BaseModel):
 
     kind: Literal["image", "sound"]
     png: str = Field(description="A data URI.")
-    rows: int = Field(description="Of the fields over it that the model reads one by one.")
+    rows: int = Field(description="Of its patches or frames, which the model reads one by one.")
     columns: int
     attention: list[float] = Field(
-        description="For each field, row by row, how much the last layer attends to it: of the "
-        "class token or, where the answer is a mean of all positions, on average; the mean of the "
-        "heads."
+        description="For each patch or frame, row by row, how much the last layer attends to it: "
+        "of the class token or, where the answer is a mean of all positions, on average; the mean "
+        "of the heads."
     )
 
 
@@ -80,7 +84,9 @@ class FilesRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    model: str | None = Field(None, description="A name of /v1/tasks; by default the first.")
+    model: str | None = Field(
+        None, description="A name of /v1/tasks; by default the first that takes files."
+    )
     top: int = Field(3, ge=1, le=100, description="How many classes with their probabilities.")
     picture: bool = Field(False, description="Whether to send what the model reads, as a picture.")
 
@@ -138,6 +144,13 @@ class ServedFiles(_Loads):
 
     def __init__(self, unit: str, panel: Panel) -> None:
         self.unit, self.panel = unit, panel
+
+    def panel_of(self, classifier: Classifier) -> Panel:
+        """Say at which rate and for how long to record, or how large an image may be."""
+        data = classifier.config.data
+        if self.panel.input == "sound":
+            return replace(self.panel, rate=data.rate, longest_seconds=data.longest_seconds)
+        return replace(self.panel, most_pixels=MOST_UNTRUSTED_PIXELS)
 
     def handle_file(
         self, classifier: Classifier, asked: FilesRequest, content: bytes

@@ -11,7 +11,7 @@ from headwise.config import AnyConfig, Vocab
 from headwise.data import TokenShards
 from headwise.data.batches import Field, Rows, on_device, padded
 from headwise.data.shards import Packed
-from headwise.data.tokenizer import has_stream, load_stream
+from headwise.data.tokenizer import has_stream, load_stream, same_tokenizer
 from headwise.errors import ConfigError, DataError
 from headwise.evaluation import score_classes, score_labels
 from headwise.files import Folder
@@ -35,6 +35,7 @@ from headwise.training.distributed import World
 from headwise.training.task import Progress, Task, ValidationData
 
 _USUAL_POSITIONS = 40
+_HEAD = ("head.",)
 
 
 class ClassBatch(NamedTuple):
@@ -73,7 +74,10 @@ class ClassificationTask:
         tokenizer_from: Folder | None,
         on_progress: Progress,
     ) -> ClassReport:
-        """List the classes and learn to read examples, or do as another run does; and encode."""
+        """List the classes and learn to read examples, or do as another run does; and encode.
+
+        Where the files have a label that the other run has not, the classes are those of the files.
+        """
         trained = subwords = None
         if tokenizer_from is not None and has_stream(tokenizer_from, LABEL):
             self._check_reads_alike(RunDirectory(tokenizer_from.path).config(), config)
@@ -94,6 +98,11 @@ class ClassificationTask:
 
     def _check_reads_alike(self, first: AnyConfig, config: AnyConfig) -> None:
         """Raise ConfigError if a run to start from reads its examples in another way."""
+        if first.row.input != config.row.input:
+            raise ConfigError(
+                f"the run to start from is of classification of {first.row.input}, not of "
+                f"{config.row.input}"
+            )
         for key in self._kind.settings:
             # How much is read of an example changes nothing about the rest.
             theirs, ours = getattr(first.data, key, None), getattr(config.data, key)
@@ -101,6 +110,11 @@ class ClassificationTask:
                 raise ConfigError(
                     f"data.{key} = {ours!r} must be {theirs!r}, as in the run to start from"
                 )
+
+    def renewed(self, first: Folder, own: Folder) -> tuple[str, ...]:
+        """Renew the head for other classes, if the rest of an example is read alike."""
+        is_other = not same_tokenizer(first, own)
+        return _HEAD if is_other and same_tokenizer(first, own, but_for=LABEL) else ()
 
     def origin(self, train: TokenShards) -> dict[str, Any]:
         """Return how many examples there are."""

@@ -89,16 +89,20 @@ class AudioEncoder:
                 f"{type(example).__name__} is no sound: give a path, a file's bytes, or a pair of "
                 "an array of samples and the number of samples a second"
             )
-        samples, given = np.asarray(example[0]), example[1]
-        if not isinstance(given, int | float | np.number):
-            raise RequestError(f"{given!r:.40} is not a number of samples a second")
-        return sound_of(
-            samples, int(given), "the sound", rate=rate, longest_seconds=longest_seconds
-        )
+        samples, given = np.asarray(example[0]), _checked_rate(example[1])
+        return sound_of(samples, given, "the sound", rate=rate, longest_seconds=longest_seconds)
 
     def received(self, content: bytes) -> LogMel:
-        """Read a file of a request."""
-        return AUDIO.read(content, self._data, "the sound")
+        """Read a file of a request, which must not take long."""
+        data = self._data
+        sound = read_sound(
+            content,
+            "the sound",
+            rate=data.rate,
+            longest_seconds=data.longest_seconds,
+            is_trusted=False,
+        )
+        return log_mel_of(sound, data)
 
     def encode(self, content: LogMel) -> Encoded:
         """Return the scaled frames of a sound, `data.stack` of them at each position."""
@@ -181,12 +185,13 @@ class AudioKind:
         if not data.time_masks and not data.frequency_masks:
             return packed
         values, lengths = packed
-        generator = keyed_generator("blanks", *key, digest(values))
         changed = values.copy()
         bands = changed.reshape(-1, data.stack, data.num_mels)
         widest = max(1, int(data.frequency_mask_share * data.num_mels))
         ends = np.cumsum(lengths)
         for start, end in zip(ends - lengths, ends, strict=True):
+            # Whatever batch it is in.
+            generator = keyed_generator("blanks", *key, digest(values[start:end]))
             longest = max(1, int(data.time_mask_share * (end - start)))
             for _ in range(data.time_masks):
                 first, after = _stretch(generator, int(end - start), longest)
@@ -195,6 +200,14 @@ class AudioKind:
                 first, after = _stretch(generator, data.num_mels, widest)
                 bands[start:end, :, first:after] = 0.0
         return changed, lengths
+
+
+def _checked_rate(rate: Any) -> int:
+    # Nor is True a number here, whatever Python says.
+    is_number = isinstance(rate, int | float | np.integer | np.floating)
+    if isinstance(rate, bool) or not is_number or not rate > 0 or rate % 1 != 0:
+        raise RequestError(f"{rate!r:.40} is not a whole number of samples a second above 0")
+    return int(rate)
 
 
 def _stretch(generator: np.random.Generator, length: int, most: int) -> tuple[int, int]:

@@ -19,7 +19,7 @@ from headwise.data.shards import Floats, Packed
 from headwise.data.tokenizer import save_streams
 from headwise.errors import DataError, RequestError
 from headwise.files import Folder
-from headwise.seeding import keyed_generator
+from headwise.seeding import keyed_seed
 from headwise.tasks.encoders import Encoded
 from headwise.tasks.tracing import Picture
 from headwise.tasks.vectors.scaling import Scaling, digest, padded_vectors
@@ -152,7 +152,7 @@ class ImageKind:
     def augmented(
         self, packed: Packed, data: ImageClassificationDataConfig, key: tuple[int, int]
     ) -> Packed:
-        """Shift and mirror images at random; the border has the mean colour."""
+        """Shift and mirror images at random; what is beyond a border has the border's colours."""
         if not data.shift and not data.flip:
             return packed
         values, lengths = packed
@@ -160,16 +160,29 @@ class ImageKind:
         if (lengths != rows * columns).any() or values.shape[1] != data.patch_width:
             raise DataError("the images are of another size: prepare the data anew")
         images = from_patches(values.reshape(len(lengths), -1, values.shape[1]), data)
-        generator = keyed_generator("shifts", *key, digest(values))
         count, most = len(images), data.shift
-        down, right = generator.integers(0, 2 * most + 1, (2, count, 1))
-        is_mirrored = generator.random((count, 1)) < (0.5 if data.flip else 0.0)
+        drawn = np.array([_drawn(image, data, key) for image in images])  # [N, 3]
+        down, right, is_mirrored = drawn.T[:, :, None]  # [N, 1] each
         rows = down + np.arange(data.height)  # [N, H]
         columns = right + np.arange(data.width)  # [N, W]
-        columns = np.where(is_mirrored, columns[:, ::-1], columns)
-        wide = np.pad(images, ((0, 0), (most, most), (most, most), (0, 0)))
+        columns = np.where(is_mirrored > 0, columns[:, ::-1], columns)
+        wide = np.pad(images, ((0, 0), (most, most), (most, most), (0, 0)), mode="edge")
         changed = wide[np.arange(count)[:, None, None], rows[:, :, None], columns[:, None, :]]
         return to_patches(changed, data.patch).reshape(values.shape), lengths
+
+
+def _drawn(
+    image: NDArray[np.float32], data: ImageClassificationDataConfig, key: tuple[int, int]
+) -> tuple[int, int, bool]:
+    """Draw how far down and right an image is shifted, and whether it is mirrored.
+
+    Whatever batch it is in.
+    """
+    # Not with a generator: it would take longer than all the rest.
+    bits = keyed_seed("shifts", *key, digest(image))
+    bits, down = divmod(bits, 2 * data.shift + 1)
+    bits, right = divmod(bits, 2 * data.shift + 1)
+    return down, right, data.flip and bits % 2 == 1
 
 
 def grid(data: ImageClassificationDataConfig) -> tuple[int, int]:

@@ -82,6 +82,8 @@ def test_what_cannot_be_used_is_counted(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("t.csv", "words,label\na,x\n", r"t\.csv:1: has no column 'text': there is 'words', 'l"),
+        ("t.csv", "", r"t\.csv: is empty: the first line has the names of the columns"),
+        ("t.tsv", "", r"t\.tsv: is empty: the first line has the names of the columns"),
         ("t.csv", "text,text,label\na,b,x\n", r"t\.csv:1: has several columns 'text'"),
         ("t.csv", "text,label\na\n", r"t\.csv:2: 1 columns, but 'label' is column 2"),
         ("t.csv", 'text,label\n"a,x\n', r"t\.csv:2: not CSV"),
@@ -113,7 +115,9 @@ def test_lenient_leaves_out_what_cannot_be_read(tmp_path: Path) -> None:
     found, report = read(tmp_path / "t.jsonl", lenient=True)
     assert found == [("a", ("x",)), ("c", ("y",))]
     assert report.dropped["not readable"] == 2
-    assert [place.rpartition(":")[2] for place in report.places["not readable"]] == ["2", "3"]
+    broken, mixed = report.places["not readable"]
+    assert "t.jsonl:2: not JSON" in broken
+    assert "t.jsonl:3: the label 1 is a number" in mixed
 
 
 def test_columns_and_folders_are_checked(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_labels_that_training_lacks_are_faults(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([], "nothing to train on: of 0 texts none can be used"),
+        ([], r"t\.csv: nothing to train on: of 0 texts none can be used"),
         ([("a", ""), ("", "x")], "nothing to train on: of 2 texts none can be used"),
         ([("a b", "x"), ("c", "x")], r"have 1 class \('x'\): give at least two"),
     ],

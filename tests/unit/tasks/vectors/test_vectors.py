@@ -15,7 +15,7 @@ from headwise.config import (
 )
 from headwise.data.images import png
 from headwise.data.tokenizer import save_streams
-from headwise.errors import ConfigError, DataError
+from headwise.errors import ConfigError, DataError, RequestError
 from headwise.tasks.vectors.audio import AUDIO, AudioEncoder, LogMel
 from headwise.tasks.vectors.images import IMAGES, ImageEncoder, from_patches, to_patches
 from headwise.tasks.vectors.scaling import Scaling, padded_vectors
@@ -82,14 +82,14 @@ def test_a_deviation_of_nothing_is_refused(tmp_path: Path) -> None:
         AUDIO.load(tmp_path, SOUND)
 
 
-def test_a_shift_moves_the_whole_image_and_fills_with_the_mean() -> None:
+def test_a_shift_moves_the_whole_image_and_repeats_its_edge() -> None:
     data = ImageClassificationDataConfig(height=6, width=9, patch=3, colour=False, shift=2)
     given = images(50, data)
     changed, _ = IMAGES.augmented(flat(to_patches(given, 3)), data, (1, 0))
     found = from_patches(changed.reshape(50, 6, -1), data)
     seen = set()
     for before, after in zip(given, found, strict=True):
-        wide = np.pad(before, ((2, 2), (2, 2), (0, 0)))
+        wide = np.pad(before, ((2, 2), (2, 2), (0, 0)), mode="edge")
         matches = [
             (down, right)
             for down in range(5)
@@ -159,6 +159,13 @@ def test_what_is_changed_follows_from_the_key_and_the_examples(
     np.testing.assert_array_equal(kind.augmented((values, lengths), data, (1, 0))[0], first)
     assert not np.array_equal(kind.augmented((values, lengths), data, (1, 1))[0], first)
     assert not np.array_equal(kind.augmented((values, lengths), data, (2, 0))[0], first)
+    # Whatever batches the examples are in.
+    ends = np.cumsum(lengths)
+    alone = [
+        kind.augmented((values[end - length : end], lengths[n : n + 1]), data, (1, 0))[0]
+        for n, (end, length) in enumerate(zip(ends, lengths, strict=True))
+    ]
+    np.testing.assert_array_equal(np.concatenate(alone), first)
 
 
 def test_without_changes_the_stored_values_are_used_as_they_are() -> None:
@@ -185,6 +192,15 @@ def test_a_sound_twice_as_loud_is_the_same_sound() -> None:
     samples = np.random.default_rng(1).standard_normal(4_000) * 0.1
     first, second = (encoder.encode(encoder.given((n * samples, 16_000))) for n in (1, 2))
     np.testing.assert_allclose(first.values, second.values, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "rate", [float("nan"), float("inf"), -8_000, 0, 8_000.5, True, "8000", np.float32("nan")]
+)
+def test_a_rate_that_is_no_whole_number_is_refused(rate: Any) -> None:
+    encoder = AudioEncoder(SOUND, Scaling(np.zeros(5), np.ones(5)))
+    with pytest.raises(RequestError, match="is not a whole number of samples a second"):
+        encoder.given((np.ones(4_000), rate))
 
 
 def test_pixels_become_what_the_model_reads_whatever_they_come_as(tmp_path: Path) -> None:
@@ -238,6 +254,21 @@ def test_vectors_of_different_lengths_are_padded_with_zeros() -> None:
     ("kind", "values", "message"),
     [
         (ImageClassificationDataConfig, {"width": 30}, r"data\.width = 30 must be a multiple of"),
+        (
+            ImageClassificationDataConfig,
+            {"width": 9_008, "height": 9_008},
+            r"data\.height × data\.width = 81,144,064 must be at most 16,777,216",
+        ),
+        (
+            ImageClassificationDataConfig,
+            {"patch": 1, "width": 300},
+            r"the number of patches = 67,200 must be at most 65,535",
+        ),
+        (
+            ImageClassificationDataConfig,
+            {"patch": 1_000, "width": 1_000, "height": 1_000},
+            r"data\.patch × data\.patch × colours = 3,000,000 must be at most 1,048,576",
+        ),
         (ImageClassificationDataConfig, {"shift": 224}, r"data\.shift = 224 must be at most 223"),
         (AudioClassificationDataConfig, {"fft": 401}, r"data\.fft = 401 must be even"),
         (AudioClassificationDataConfig, {"hop": 500}, r"data\.hop = 500 must be at most 400"),
