@@ -94,7 +94,7 @@ class Models:
         self._others = others or {}
         self._by_name: dict[str, ServedModel] = {}
         self._by_pair: dict[tuple[str, str], ServedModel] = {}
-        names = [model.name for model in (*models, *generators)]
+        names = [*(model.name for model in models), *(model.name for model in generators)]
         for name in names:
             if names.count(name) > 1:
                 raise ConfigError(

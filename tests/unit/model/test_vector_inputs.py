@@ -86,15 +86,13 @@ def test_convolutions_make_four_frames_one_position() -> None:
     found = layer(frames.reshape(2, 3, 12))
     assert found.shape == (2, 3, 6)
     # Position 1 by hand, from frames 1 to 7: each convolution sees an index and its neighbours.
-    first, second = layer.first, layer.second
-    hidden = [
-        nn.functional.gelu(
-            sum(first.weight[:, :, k] @ frames[0, 2 * t - 1 + k] for k in range(3)) + first.bias
-        )
-        for t in (1, 2, 3)
-    ]
-    expected = sum(second.weight[:, :, k] @ hidden[k] for k in range(3)) + second.bias
-    torch.testing.assert_close(found[0, 1], nn.functional.gelu(expected))
+
+    def convolved(by: nn.Conv1d, three: torch.Tensor) -> torch.Tensor:
+        assert by.bias is not None
+        return nn.functional.gelu(torch.einsum("dmk,km->d", by.weight, three) + by.bias)
+
+    hidden = [convolved(layer.first, frames[0, 2 * t - 1 : 2 * t + 2]) for t in (1, 2, 3)]
+    torch.testing.assert_close(found[0, 1], convolved(layer.second, torch.stack(hidden)))
 
 
 @pytest.mark.parametrize(

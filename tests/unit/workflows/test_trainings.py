@@ -1,6 +1,7 @@
 """What the trainings of a table share: stored results, progress, and what they were trained on."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -89,8 +90,8 @@ def test_results_of_other_settings_are_refused(tmp_path: Path) -> None:
 def test_what_some_were_trained_on_is_said(tmp_path: Path) -> None:
     store = CellStore(tmp_path / "cells.json", {})
     for name, code in (("base", "aa"), ("big", "bb"), ("small", "aa")):
-        each = training(name, tmp_path)
-        store.cell(name, lambda each=each, code=code: result(each, cpu="X", code=code))
+        found = result(training(name, tmp_path), cpu="X", code=code)
+        store.cell(name, partial(dict, found))
     common, differing = sessions_of(store, ["base", "big", "small"])
     assert common == {"cpu": "X"}
     assert differing == ("Not all trainings had the same code: aa (base, small); bb (big).",)

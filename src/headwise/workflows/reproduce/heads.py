@@ -168,6 +168,7 @@ def _measure(
 ) -> _Measured:
     size = len(sentence.tokens)
     layers = list(enumerate(sentence.weights))
+    found: list[tuple[int | None, int, Tensor]]
     if figure == "long distance":
         is_word = torch.tensor([any(map(str.isalnum, token)) for token in sentence.tokens])
         places = torch.arange(size)
