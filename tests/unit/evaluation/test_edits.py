@@ -26,7 +26,10 @@ def fewest_edits(one: str, other: str) -> int:
 
 def pairs(count: int, letters: str = "abc") -> list[tuple[str, str]]:
     generator = random.Random(1)
-    draw = lambda: "".join(generator.choices(letters, k=generator.randrange(9)))  # noqa: E731
+
+    def draw() -> str:
+        return "".join(generator.choices(letters, k=generator.randrange(9)))
+
     return [(draw(), draw()) for _ in range(count)]
 
 

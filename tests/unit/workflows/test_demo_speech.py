@@ -143,7 +143,7 @@ def test_a_table_names_the_sounds_of_strings(
     assert "Making 144 strings of 2 to 4 spoken digits, 112 of them by speakers" in said[1]
     for part, count in (("train", 32), ("test", 112)):
         files = demo_listening.DEMO.files(folder / f"{part}.csv")
-        data = load_recipe(demo_listening.DEMO.recipe).data
+        data: Any = load_recipe(demo_listening.DEMO.recipe).data
         report = LineReport()
         found = read_transcribed(files, data, AUDIO, lenient=False, report=report)
         texts = [each.text for each in found]
