@@ -128,8 +128,9 @@ def test_problems_are_shown(page: Page, generator: Generator, server: Running) -
 def test_the_panel_fits(
     browser: Browser, server: Running, width: int, color_scheme: ColorScheme
 ) -> None:
-    size = {"width": width, "height": 800}
-    context = browser.new_context(viewport=size, color_scheme=color_scheme)  # type: ignore[arg-type]
+    context = browser.new_context(
+        viewport={"width": width, "height": 800}, color_scheme=color_scheme
+    )
     context.add_init_script(FIXED_SEED)
     page = context.new_page()
     page.goto(f"{server.url}/tasks")

@@ -292,7 +292,7 @@ def test_clients_share_the_server(generator: Generator) -> None:
 def test_limits_are_those_of_translation(generator: Generator, tmp_path: Path) -> None:
     limits = Limits(characters=100, cost=400, rate=150, queue=4)
     with running([served_generator(generator)], limits=limits) as server:
-        for fields, status, message in (
+        cases: list[tuple[dict[str, Any], int, str]] = [
             ({"prompt": "x" * 101}, 413, "101 characters are too many"),
             ({"prompt": "ban", "max_tokens": 400}, 400, "may have 401 tokens, more than 400"),
             ({"prompt": "ban dun", "max_tokens": 398}, 400, "more than 400"),
@@ -306,7 +306,8 @@ def test_limits_are_those_of_translation(generator: Generator, tmp_path: Path) -
             ({"prompt": "b\0"}, 400, "NUL"),
             ({"prompt": "x" * 100}, 200, ""),
             ({"prompt": "x" * 100}, 429, "more than 150 characters a minute"),
-        ):
+        ]
+        for fields, status, message in cases:
             for is_stream in (False, True) if status != 200 else (False,):
                 found, answer, _ = server.ask(
                     "POST", "/v1/generate", {**fields, "stream": is_stream}
@@ -315,10 +316,10 @@ def test_limits_are_those_of_translation(generator: Generator, tmp_path: Path) -
     keys = tmp_path / "keys"
     key = add_key(keys, "reader")
     with running([served_generator(generator)], keys=Keys(keys)) as server:
-        fields = {"prompt": "ban", "max_tokens": 2}
-        assert server.ask("POST", "/v1/generate", fields)[0] == 401
+        asked = {"prompt": "ban", "max_tokens": 2}
+        assert server.ask("POST", "/v1/generate", asked)[0] == 401
         headers = {"Authorization": f"Bearer {key}"}
-        assert server.ask("POST", "/v1/generate", fields, headers)[0] == 200
+        assert server.ask("POST", "/v1/generate", asked, headers)[0] == 200
 
 
 def test_a_full_queue_and_too_many_requests_are_refused(generator: Generator) -> None:

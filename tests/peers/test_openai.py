@@ -78,11 +78,12 @@ def test_models(client: Any) -> None:
 
 
 def test_errors(client: Any, generator: Generator, tmp_path: Path) -> None:
-    for fields, kind, param in (
+    cases: list[tuple[dict[str, Any], Any, str]] = [
         ({"best_of": 4}, openai.BadRequestError, "best_of"),
         ({"prompt": [1, 2]}, openai.BadRequestError, "prompt"),
         ({"model": "other"}, openai.NotFoundError, "model"),
-    ):
+    ]
+    for fields, kind, param in cases:
         with pytest.raises(kind, match=param) as caught:
             client.completions.create(**{"model": "lm", "prompt": "ban", **fields})
         assert (caught.value.param, caught.value.type) == (param, "invalid_request_error")

@@ -1,6 +1,6 @@
 """What clients of OpenAI's API send to /v1/completions, and what they are sent."""
 
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -36,8 +36,8 @@ class CompletionRequest(BaseModel):
 
     prompt: Texts = Field("", description="A text or several; empty: the start of a document.")
     model: str | None = Field(None, description="A name of /v1/models; by default the first.")
-    max_tokens: Annotated[int, Field(ge=1, le=LONGEST_CONTINUATION)] = Field(
-        16, description="Most tokens of a continuation."
+    max_tokens: int = Field(
+        16, ge=1, le=LONGEST_CONTINUATION, description="Most tokens of a continuation."
     )
     temperature: float | None = Field(None, ge=0, allow_inf_nan=False)
     top_p: float | None = Field(None, gt=0, le=1)

@@ -2,6 +2,7 @@
 
 import math
 import random
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from headwise.decoding import Drawing, DrawnToken, DrawSearch, SamplingSettings,
 from tests.tables import EOS, VOCAB, Prefixes, Probabilities, Table, random_table
 
 A, B = 4, 5
-SETTINGS: list[dict[str, float]] = [
+SETTINGS: list[dict[str, Any]] = [
     {},
     {"temperature": 0},
     {"temperature": 0.7, "top_k": 3},
@@ -43,7 +44,7 @@ def alone(table: Table, number: int, settings: Drawing) -> list[tuple[int, float
 def test_outputs_are_the_same_whoever_joins_and_leaves(seed: int) -> None:
     generator, table = random.Random(seed), Table(9, tables(20))
     settings = {
-        number: Drawing(key=(seed, number), limit=generator.randint(1, 7), **SETTINGS[number % 4])  # type: ignore[arg-type]
+        number: Drawing(key=(seed, number), limit=generator.randint(1, 7), **SETTINGS[number % 4])
         for number in range(20)
     }
     search: DrawSearch[Prefixes] = DrawSearch(table.step, VOCAB)

@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 import torch
@@ -120,14 +121,14 @@ def test_drafts_are_what_generate_returns_whoever_joins(context: int) -> None:
     """Beyond the context too, with prompts of different lengths, and two draws of each."""
     generator = make_generator(context)
     prompts = ["ban", "bora kon", "", "dun\nban", "ban bara dun kon " * 3, "kan"]
-    changes: list[dict[str, float]] = [{}, {"temperature": 0}, {"top_k": 5}, {"top_p": 0.7}]
+    changes: list[dict[str, Any]] = [{}, {"temperature": 0}, {"top_k": 5}, {"top_p": 0.7}]
     expected, waiting = {}, {}
     for number, prompt in enumerate(prompts):
         settings = generator.settings(
             count=2,
             seed=number,
             max_tokens=5 + 4 * number,
-            **changes[number % 4],  # type: ignore[arg-type]
+            **changes[number % 4],
         )
         for each, draft in enumerate(generator.drafts([prompt], settings, num_best=2)):
             waiting[2 * number + each] = draft
