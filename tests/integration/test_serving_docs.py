@@ -65,6 +65,7 @@ def test_the_documented_limits_are_the_defaults() -> None:
     assert f"{limits.deadline:g} s: `--deadline`" in document
     assert f"header, body | {limits.read_seconds:g} s each" in document
     assert f"beam, candidates | {limits.candidates} |" in document
+    assert f"continuations of a prompt | {limits.candidates} |" in document
     assert f"{limits.cost:,} tokens: `--max-cost`" in document
     assert f"{limits.requests}: `--max-requests`" in document
     assert f"alignment | {limits.attention_weights:,} |" in document
