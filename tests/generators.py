@@ -8,12 +8,13 @@ from typing import Any
 
 from headwise.serving.task_api import TaskModel
 from headwise.tasks.language_model.generator import Generator
-from headwise.tasks.language_model.serving import SERVED
+from headwise.tasks.table import served_task
 from tests.servers import Running
 
 
 def served_generator(generator: Generator, name: str = "lm") -> TaskModel:
-    return TaskModel(name=name, task="language-model", served=SERVED, predictor=generator)
+    served = served_task(generator.config)
+    return TaskModel(name=name, task="language-model", served=served, predictor=generator)
 
 
 @contextmanager

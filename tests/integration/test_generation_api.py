@@ -200,17 +200,17 @@ def test_half_of_the_clients_hang_up_and_the_rest_get_whole_texts(server: Runnin
 def test_memory_stays_flat_while_hundreds_of_clients_stream_and_hang_up(
     trained_lm: Path, tmp_path: Path
 ) -> None:
-    def memory() -> int:
-        lines = Path(f"/proc/{server.pid}/status").read_text().splitlines()
+    def memory(process: int) -> int:
+        lines = Path(f"/proc/{process}/status").read_text().splitlines()
         (line,) = [line for line in lines if line.startswith("VmRSS")]
         return int(line.split()[1]) // 1024
 
     with start_serve(trained_lm, tmp_path, "--max-requests", "1000") as server:
         crowd(server, 200, max_tokens=100)
-        sizes = [memory()]
+        sizes = [memory(server.pid)]
         for _ in range(5):
             crowd(server, 200, max_tokens=100)
-            sizes.append(memory())
+            sizes.append(memory(server.pid))
         assert max(sizes) - sizes[0] < 30, sizes
         _, lines, _ = server.ask("GET", "/metrics")
         assert b'headwise_failed_turns_total{model="run"} 0.0' in lines

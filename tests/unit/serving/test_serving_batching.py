@@ -17,7 +17,8 @@ from headwise.serving.observation import Metrics
 from headwise.serving.searches import ClientOf
 from headwise.tasks.translation.engine import LostError
 
-Test = Callable[[Batcher], Coroutine[Any, Any, None]]
+Sentences = Batcher[list[int], list[Hypothesis]]
+Test = Callable[[Sentences], Coroutine[Any, Any, None]]
 
 COMPUTE = ComputeThread()
 SETTINGS = SearchSettings()
@@ -115,8 +116,8 @@ def driver(request: pytest.FixtureRequest) -> Driver:
 @pytest.fixture
 def run(
     slow: Slow, driver: Driver
-) -> Callable[[Callable[[Batcher], Coroutine[Any, Any, None]]], None]:
-    def go(test: Callable[[Batcher], Coroutine[Any, Any, None]]) -> None:
+) -> Callable[[Callable[[Sentences], Coroutine[Any, Any, None]]], None]:
+    def go(test: Callable[[Sentences], Coroutine[Any, Any, None]]) -> None:
         slow.may.is_waited_for = driver is COMPUTE
         batcher = Batcher("m", slow.search, Limits(queue=6), Metrics(), driver)
 
@@ -146,7 +147,7 @@ def ids(found: list[list[Hypothesis]]) -> list[list[int]]:
 
 
 def test_sentences_join_a_search_and_are_returned_once_they_are_done(slow: Slow, run: Any) -> None:
-    async def test(batcher: Batcher) -> None:
+    async def test(batcher: Sentences) -> None:
         slow.may.clear()
         first = batcher.submit([LONG], SETTINGS)
         await until(lambda: len(slow.joined) == 1)
@@ -166,7 +167,7 @@ def test_sentences_join_a_search_and_are_returned_once_they_are_done(slow: Slow,
 
 
 def test_other_settings_get_a_concurrent_search_of_their_own(slow: Slow, run: Any) -> None:
-    async def test(batcher: Batcher) -> None:
+    async def test(batcher: Sentences) -> None:
         slow.may.clear()
         tickets = [batcher.submit([LONG], SETTINGS)]
         await until(lambda: len(slow.joined) == 1)
@@ -187,7 +188,7 @@ def test_other_settings_get_a_concurrent_search_of_their_own(slow: Slow, run: An
 def test_a_request_that_waits_for_a_search_to_end_is_not_overtaken(
     slow: Slow, run: Any, client: str
 ) -> None:
-    async def test(batcher: Batcher) -> None:
+    async def test(batcher: Sentences) -> None:
         *kinds, other = [SearchSettings(beam=5 + n) for n in range(MOST_SEARCHES + 1)]
         tickets = [batcher.submit([LONG], kind) for kind in kinds]
         await until(lambda: len(slow.joined) == len(kinds))
@@ -203,7 +204,7 @@ def test_a_request_that_waits_for_a_search_to_end_is_not_overtaken(
 
 
 def test_other_settings_cannot_block_the_models_own(slow: Slow, run: Any) -> None:
-    async def test(batcher: Batcher) -> None:
+    async def test(batcher: Sentences) -> None:
         hostile = [SearchSettings(alpha=n / 10) for n in range(7, 13)]
         tickets = [batcher.submit([LONG], kind, f"client {kind.alpha}") for kind in hostile]
         await until(lambda: len(slow.joined) == MOST_SEARCHES)
@@ -216,7 +217,7 @@ def test_other_settings_cannot_block_the_models_own(slow: Slow, run: Any) -> Non
 
 
 def test_a_search_can_become_ready_by_itself(slow: Slow, run: Any) -> None:
-    async def test(batcher: Batcher) -> None:
+    async def test(batcher: Sentences) -> None:
         slow.is_ready = False
         first = batcher.submit([[1]], SETTINGS)
         await until(lambda: len(slow.joined) == 1)
@@ -243,7 +244,7 @@ def test_a_request_that_can_start_does_not_wait_for_one_that_cannot(
 ) -> None:
     monkeypatch.setattr(searches, "_MOST_SENTENCES", 1)
 
-    async def test(batcher: Batcher) -> None:
+    async def test(batcher: Sentences) -> None:
         slow.is_ready = False
         first = batcher.submit([[1]], SETTINGS)
         await until(lambda: len(slow.joined) == 1)
@@ -265,7 +266,7 @@ def test_a_long_sentence_is_not_overtaken_by_short_ones(
 ) -> None:
     monkeypatch.setattr(searches, "_MOST_TOKENS", 400)  # Of four hypotheses each: a hundred.
 
-    async def test(batcher: Batcher) -> None:
+    async def test(batcher: Sentences) -> None:
         slow.may.clear()
         first = batcher.submit([[1]], SETTINGS)
         await until(lambda: len(slow.joined) == 1)
@@ -280,7 +281,7 @@ def test_a_long_sentence_is_not_overtaken_by_short_ones(
 def test_a_request_without_room_is_not_polled(slow: Slow, run: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr(searches, "_MOST_TOKENS", 400)
 
-    async def test(batcher: Batcher) -> None:
+    async def test(batcher: Sentences) -> None:
         slow.is_ready = False
         first = batcher.submit([[1]], SETTINGS, "a")
         await until(lambda: len(slow.joined) == 1)
@@ -298,7 +299,7 @@ def test_a_request_without_room_is_not_polled(slow: Slow, run: Any, monkeypatch:
 def test_a_search_that_cannot_be_interrupted_is_kept_until_it_ends(slow: Slow, run: Any) -> None:
     """A library such as CTranslate2 cannot interrupt a search."""
 
-    async def test(batcher: Batcher) -> None:
+    async def test(batcher: Sentences) -> None:
         slow.is_ready = slow.drops = False
         for _ in range(3):
             ticket = batcher.submit([[1]], SETTINGS)
@@ -320,7 +321,7 @@ def test_after_an_error_the_rest_of_the_request_is_not_searched(
 ) -> None:
     monkeypatch.setattr(searches, "_MOST_SENTENCES", 1)
 
-    async def test(batcher: Batcher) -> None:
+    async def test(batcher: Sentences) -> None:
         slow.may.clear()  # The first fails at once; the others wait.
         ticket = batcher.submit([[666], [1], [2], [3]], SETTINGS)
         with pytest.raises(ValueError, match="a bug"):
@@ -336,7 +337,7 @@ def test_after_an_error_the_rest_of_the_request_is_not_searched(
 def test_a_bug_fails_current_requests_and_no_later_ones(
     slow: Slow, run: Any, driver: Driver, monkeypatch: Any
 ) -> None:
-    async def test(batcher: Batcher) -> None:
+    async def test(batcher: Sentences) -> None:
         slow.may.clear()
         tickets = [batcher.submit([LONG], SETTINGS)]
         await until(lambda: len(slow.joined) == 1)
@@ -358,7 +359,7 @@ def test_the_size_of_a_search_is_limited(slow: Slow, run: Any, monkeypatch: Any)
     monkeypatch.setattr(searches, "_MOST_TOKENS", 40)  # Of four hypotheses each: ten ids and ends.
     monkeypatch.setattr(searches, "_MOST_SENTENCES", 3)
 
-    async def test(batcher: Batcher) -> None:
+    async def test(batcher: Sentences) -> None:
         # The first is too long to share a search; of the other four, three fit.
         for sources in ([[1] * 20, [2] * 3, [3] * 3], [[4], [5], [6], [7]]):
             assert ids(await batcher.submit(sources, SETTINGS).future) == sources
@@ -373,7 +374,7 @@ def test_a_lost_sentence_fails_its_own_request_only(slow: Slow, run: Any, monkey
         del search._sources[1]
         raise LostError({1: KeyError("gone")})
 
-    async def test(batcher: Batcher) -> None:
+    async def test(batcher: Sentences) -> None:
         slow.is_ready = False
         first, second = batcher.submit([[1]], SETTINGS), batcher.submit([[2]], SETTINGS)
         await until(lambda: len(slow.joined) == 1)
@@ -415,7 +416,7 @@ def test_several_processes_hold_more_sentences(
 
 
 def test_dropped_sentences_never_start_or_leave_the_search(slow: Slow, run: Any) -> None:
-    async def test(batcher: Batcher) -> None:
+    async def test(batcher: Sentences) -> None:
         slow.may.clear()
         searched = batcher.submit([LONG, [1], LONG], SETTINGS)
         await until(lambda: len(slow.joined) == 1)
@@ -434,7 +435,7 @@ def test_dropped_sentences_never_start_or_leave_the_search(slow: Slow, run: Any)
 
 
 def test_sentences_are_dropped_while_the_search_is_not_ready(slow: Slow, run: Any) -> None:
-    async def test(batcher: Batcher) -> None:
+    async def test(batcher: Sentences) -> None:
         slow.is_ready = False
         ticket = batcher.submit([[1], [2]], SETTINGS)
         await until(lambda: len(slow.joined) == 1)
@@ -448,7 +449,7 @@ def test_sentences_are_dropped_while_the_search_is_not_ready(slow: Slow, run: An
 
 
 def test_a_full_queue_refuses_with_retry_after(slow: Slow, run: Any) -> None:
-    async def test(batcher: Batcher) -> None:
+    async def test(batcher: Sentences) -> None:
         slow.may.clear()
         blocker = batcher.submit([[1, 1]], SETTINGS)
         await until(lambda: len(slow.joined) == 1)
@@ -464,7 +465,7 @@ def test_a_full_queue_refuses_with_retry_after(slow: Slow, run: Any) -> None:
 
 
 def test_an_error_fails_its_own_search_only(slow: Slow, run: Any) -> None:
-    async def test(batcher: Batcher) -> None:
+    async def test(batcher: Sentences) -> None:
         with pytest.raises(ValueError, match="a bug"):
             await batcher.submit([[666]], SETTINGS).future
         assert ids(await batcher.submit([[1]], SETTINGS).future) == [[1]]
@@ -484,7 +485,7 @@ def test_a_search_that_cannot_begin_fails_its_own_requests_only(
 
     monkeypatch.setattr(slow, "search", refuse)
 
-    async def test(batcher: Batcher) -> None:
+    async def test(batcher: Sentences) -> None:
         refused = batcher.submit([[1], [2]], SearchSettings(beam=9))
         other = batcher.submit([[3]], SETTINGS)
         with pytest.raises(OSError, match="no more memory"):
@@ -495,7 +496,7 @@ def test_a_search_that_cannot_begin_fails_its_own_requests_only(
 
 
 def test_a_short_request_is_served_whatever_others_have_queued(slow: Slow, run: Any) -> None:
-    async def test(batcher: Batcher) -> None:
+    async def test(batcher: Sentences) -> None:
         # LONG sentences do not end here: they keep their places in the search.
         hogs = [batcher.submit([LONG] * 5000, SETTINGS, f"hog {n}") for n in range(3)]
         await until(lambda: len(slow.joined) > 0 and slow.steps > 3)
@@ -510,7 +511,7 @@ def test_a_short_request_is_served_whatever_others_have_queued(slow: Slow, run: 
 
 
 def test_light_and_bulk_clients_are_searched_apart(slow: Slow, run: Any) -> None:
-    async def test(batcher: Batcher) -> None:
+    async def test(batcher: Sentences) -> None:
         hog = batcher.submit([LONG] * 9, SETTINGS, "hog")
         await until(lambda: len(slow.joined) == 1)
         also = batcher.submit([LONG] * 2, SETTINGS, "hog")
@@ -532,7 +533,7 @@ def test_bulk_searches_are_small_while_there_are_light_clients(
     monkeypatch.setattr(batching, "_LIGHT_SECONDS", 1000.0)
     monkeypatch.setattr(searches, "_BULK_SECONDS", 1000.0)
 
-    async def test(batcher: Batcher) -> None:
+    async def test(batcher: Sentences) -> None:
         first = batcher.submit([[1]] * 24, SETTINGS, "hog")
         await first.future
         assert [len(joined) for joined in slow.joined] == [12, 12]
@@ -576,7 +577,7 @@ def test_nan_logits_fail_their_own_request_only(slow: Slow, run: Any, monkeypatc
 
     monkeypatch.setattr(SlowSearch, "advance", with_nan)
 
-    async def test(batcher: Batcher) -> None:
+    async def test(batcher: Sentences) -> None:
         slow.may.clear()
         bad, good = batcher.submit([[1], [13]], SETTINGS), batcher.submit([[2]], SETTINGS)
         slow.may.set()
@@ -591,7 +592,7 @@ def test_nan_logits_fail_their_own_request_only(slow: Slow, run: Any, monkeypatc
 
 
 def test_stalled_seconds_grow_without_progress(slow: Slow, run: Any, monkeypatch: Any) -> None:
-    async def test(batcher: Batcher) -> None:
+    async def test(batcher: Sentences) -> None:
         slow.is_ready = False
         ticket = batcher.submit([[1]], SETTINGS)
         await until(lambda: len(slow.joined) == 1)
