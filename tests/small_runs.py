@@ -230,16 +230,22 @@ SOUND_SETTINGS = (*VECTOR_SETTINGS, "data.num_mels=16", "data.longest_seconds=0.
 
 
 def write_images(directory: Path, count: int = 240, seed: int = 1) -> LabelledFiles:
-    """Write images of a bright line, which lies or stands, in a folder for each class."""
+    """Write images of a bright line, which lies or stands, in a folder for each class.
+
+    Some reach from border to border; others, like lines that people draw, do not.
+    """
     from headwise.data.images import png
 
     generator = np.random.default_rng(seed)
     folder = directory / f"images-{seed}"
     for number in range(count):
         pixels = generator.integers(0, generator.integers(1, 80), (14, 14, 1), dtype=np.uint8)
-        place, width = generator.integers(2, 11), generator.integers(1, 3)
-        line = pixels[place : place + width] if number % 2 else pixels[:, place : place + width]
-        line[:] = generator.integers(120, 256)
+        place, width, margin = (
+            int(generator.integers(*each)) for each in ((2, 11), (1, 3), (0, 4))
+        )
+        across, along = slice(place, place + width), slice(margin, 14 - margin)
+        where = (across, along) if number % 2 else (along, across)
+        pixels[where] = generator.integers(120, 256)
         path = folder / ("lying" if number % 2 else "standing") / f"{number}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(png(pixels))

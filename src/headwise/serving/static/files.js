@@ -181,7 +181,7 @@ export function filePlace(panel, id, onFile, onClear) {
   input.addEventListener("click", () => { input.value = ""; });
   input.addEventListener("change", () => take(input.files));
   const place = make("div", { class: "drop" },
-    make("label", { for: id }, `${panel.label}: choose a file, or drop one here`), make("div", {}, input, says),
+    make("label", { for: id }, `${panel.label}: choose a file, or drop one here`), input, says,
     // A square is no place for a line of text.
     isImage && panel.kind !== "transcriptions" ? drawing(onFile, onClear) : "");
   if (!isImage) {
