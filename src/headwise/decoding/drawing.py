@@ -7,7 +7,9 @@ _CLOSE = 1e-5
 """How near a draw may be to a boundary for rounding to decide it."""
 
 _LIKELY = 256
-"""How many of the most probable tokens are sorted first: nearly all draws are among them."""
+"""How many of the most probable tokens are sorted first: most draws are among them."""
+_MORE = 8
+"""How many times as many are sorted for the rows whose draws are not."""
 
 
 def draw(logits: Tensor, uniforms: Tensor, top_k: int, top_p: float) -> tuple[Tensor, Tensor]:
@@ -17,34 +19,42 @@ def draw(logits: Tensor, uniforms: Tensor, top_k: int, top_p: float) -> tuple[Te
     on its logits and its uniform number alone. Logits that are computed in another batch differ by
     rounding, which only matters within 1e-5 of a boundary between two tokens.
     """
-    size = logits.shape[1]
-    if 0 < top_k < size:
-        values, ids = logits.topk(top_k, dim=1)
-    elif size <= 2 * _LIKELY:
-        values, ids = logits.sort(dim=1, descending=True, stable=True)
-    else:
-        return _draw_likely(logits, uniforms, top_p)
+    if 0 < top_k < logits.shape[1]:
+        return _draw_sorted(*logits.topk(top_k, dim=1), uniforms, top_p)
+    return _draw_from_all(logits, uniforms, top_p, _LIKELY)
+
+
+def _draw_sorted(
+    values: Tensor, ids: Tensor, uniforms: Tensor, top_p: float
+) -> tuple[Tensor, Tensor]:
+    """Draw from tokens [R, C] that are sorted by their logits."""
     places, is_close = _invert(values.softmax(1), uniforms, top_p)
     return _at(ids, places), is_close | _has_tie(values, places)
 
 
-def _draw_likely(logits: Tensor, uniforms: Tensor, top_p: float) -> tuple[Tensor, Tensor]:
-    """Draw from all tokens, and sort them all only for rows that need it.
+def _draw_from_all(
+    logits: Tensor, uniforms: Tensor, top_p: float, likely: int
+) -> tuple[Tensor, Tensor]:
+    """Draw from all tokens; sort only so many of the most probable, and more where that is needed.
 
     To sort 8,000 tokens takes longer than a step of a small model.
     """
-    values, ids = logits.topk(_LIKELY, dim=1)
+    if logits.shape[1] <= 2 * likely:
+        return _draw_sorted(*logits.sort(dim=1, descending=True, stable=True), uniforms, top_p)
+    values, ids = logits.topk(likely, dim=1)
     probs = (values - logits.logsumexp(1, keepdim=True)).exp()
     rest = (1 - probs.sum(1, keepdim=True)).clamp(min=0)
     places, is_close = _invert(torch.cat((probs, rest), 1), uniforms, top_p)
-    is_close |= _has_tie(values, places.clamp(max=_LIKELY - 1))
-    drawn = _at(ids, places.clamp(max=_LIKELY - 1))
-    is_beyond = (places == _LIKELY) | (1 - rest[:, 0] < top_p if top_p < 1 else False)
+    is_beyond = places == likely
+    if top_p < 1:
+        is_beyond |= 1 - rest[:, 0] < top_p
+    places = places.clamp(max=likely - 1)
+    drawn, is_close = _at(ids, places), is_close | _has_tie(values, places)
     beyond = torch.nonzero(is_beyond).flatten()
     if beyond.shape[0]:
-        values, ids = logits[beyond].sort(dim=1, descending=True, stable=True)
-        places, close = _invert(values.softmax(1), uniforms[beyond], top_p)
-        drawn[beyond], is_close[beyond] = _at(ids, places), close | _has_tie(values, places)
+        drawn[beyond], is_close[beyond] = _draw_from_all(
+            logits[beyond], uniforms[beyond], top_p, _MORE * likely
+        )
     return drawn, is_close
 
 

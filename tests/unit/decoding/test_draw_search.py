@@ -145,9 +145,9 @@ def test_rows_of_dropped_outputs_are_taken_over() -> None:
 
 @pytest.mark.parametrize("top_p", [1.0, 0.6])
 def test_draws_from_many_tokens_need_no_complete_sort(top_p: float) -> None:
-    """Of 3,000 tokens: by the definition, with and without draws beyond the most probable."""
+    """Of 5,000 tokens: by the definition, with and without draws beyond the most probable."""
     generator = torch.Generator().manual_seed(1)
-    logits = torch.randn(60, 3000, generator=generator, dtype=torch.float64)
+    logits = torch.randn(60, 5000, generator=generator, dtype=torch.float64)
     logits *= torch.linspace(0.5, 6, 60)[:, None]
     uniforms = torch.rand(60, generator=generator, dtype=torch.float64)
     found, is_close = drawing.draw(logits, uniforms, 0, top_p)
