@@ -157,7 +157,7 @@ def test_draws_from_many_tokens_need_no_complete_sort(top_p: float) -> None:
     places = torch.searchsorted(kept.cumsum(1), targets)
     assert found.tolist() == ids.gather(1, places)[:, 0].tolist()
     assert int((places >= 256).sum()) > 2
-    assert 0 < int(is_close.sum()) < 60
+    assert int(is_close.sum()) < 30
 
 
 def test_draws_near_a_boundary_are_counted() -> None:
