@@ -110,6 +110,7 @@ def test_of_several_dropped_files_the_first_is_read_and_that_is_said(page: Page)
     pixels = np.zeros((12, 12, 1), np.uint8)
     pixels[5] = 250
     content = list(png(pixels))
+    expect(page.locator(".drop").first).to_be_visible()
     assert page.evaluate(DROP, [["a.png", "b.png"], content, ".drop"])
     panel = page.locator("section.card").first
     expect(panel).to_contain_text("Only the first of 2 files is read: a.png")

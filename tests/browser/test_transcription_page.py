@@ -71,15 +71,15 @@ def test_each_token_shows_where_the_model_looks(
     expect(panel.locator("canvas.draw")).to_have_count(0)
     panel.locator("input[type=file]").set_input_files(line)
     expect(panel.locator(".transcript")).to_have_text(expected.text)
-    tokens = panel.locator(".token")
+    tokens = panel.locator(".written button")
     expect(tokens).to_have_count(len(expected.text))
-    first = veils(page, ".fields i", "--veil")
+    first = veils(page, ".parts i", "--veil")
     assert min(first) == 0 < max(first) <= 0.65
     tokens.first.focus()
     page.keyboard.press("ArrowRight")
     expect(tokens.nth(1)).to_be_focused()
     expect(tokens.nth(1)).to_have_attribute("aria-pressed", "true")
-    assert veils(page, ".fields i", "--veil") != first
+    assert veils(page, ".parts i", "--veil") != first
 
 
 def test_the_words_of_a_sound_have_times(page: Page, tmp_path: Path) -> None:

@@ -257,7 +257,7 @@ def test_images_by_the_commands(
     options = ("--table", str(table), *IMAGE_COLUMNS)
     code, output, errors = headwise("train", *options, "--run", run, *settings(LINE_SETTINGS))
     assert code == 0, errors
-    said = "training read-tiny: no recipe is given and --image-column is of transcription of images"
+    said = "training read-tiny: guessed from --image-column: transcription of images"
     assert errors.splitlines()[0] == said
     assert "left out 1 of 61 images: an empty text (" in errors
     assert "vocabulary 8 (characters)" in errors
@@ -320,7 +320,7 @@ def test_sounds_by_the_commands(tmp_path: Path, headwise: Headwise) -> None:
     options = ("--table", str(table), *AUDIO_COLUMNS)
     code, _, errors = headwise("train", *options, "--run", run, *settings(SOUND_SETTINGS))
     assert code == 0, errors
-    assert errors.splitlines()[0].endswith("--audio-column is of transcription of audio")
+    assert errors.splitlines()[0].endswith("guessed from --audio-column: transcription of audio")
     code, output, errors = headwise("evaluate", run, *options)
     assert (code, "60 examples" in output) == (0, True), errors
     page = tmp_path / "report.html"

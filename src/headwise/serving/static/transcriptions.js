@@ -13,7 +13,7 @@ function reading(picture) {
   const { tokens } = picture;
   const { element, show } = pictureOf(picture, tokens[0].attention, CAPTION);
   const buttons = tokens.map(({ text }, place) => {
-    const button = make("button", { type: "button", class: "token", dir: "auto" }, shown(text));
+    const button = make("button", { type: "button", dir: "auto" }, shown(text));
     button.addEventListener("pointerenter", () => choose(place));
     button.addEventListener("focus", () => choose(place));
     button.addEventListener("click", () => choose(place));
@@ -26,7 +26,7 @@ function reading(picture) {
     });
     show(tokens[chosen].attention);
   };
-  const row = make("div", { class: "tokens", role: "group", "aria-label": "Tokens of the text" }, ...buttons);
+  const row = make("div", { class: "written", role: "group", "aria-label": "Tokens of the text" }, ...buttons);
   row.addEventListener("keydown", (event) => {
     const now = buttons.indexOf(document.activeElement);
     const next = { ArrowRight: now + 1, ArrowLeft: now - 1, Home: 0, End: buttons.length - 1 }[event.key];

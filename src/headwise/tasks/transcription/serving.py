@@ -1,10 +1,13 @@
 """Transcribers on the server: POST /v1/transcribe, with files."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from headwise.config import FramesConfig
+from headwise.data.images import MOST_UNTRUSTED_PIXELS
 from headwise.errors import DataError, RequestError
 from headwise.tasks.panel import Panel
 from headwise.tasks.tracing import data_uri
@@ -89,6 +92,13 @@ class ServedTranscriber:
         transcriber = Transcriber.load(run, checkpoint=checkpoint, device=device)
         kind_of(transcriber.config).check_installed()
         return transcriber
+
+    def panel_of(self, transcriber: Transcriber) -> Panel:
+        """Say at which rate and for how long to record, or how large an image may be."""
+        data = transcriber.config.data
+        if isinstance(data, FramesConfig):
+            return replace(self.panel, rate=data.rate, longest_seconds=_MOST_SECONDS)
+        return replace(self.panel, most_pixels=MOST_UNTRUSTED_PIXELS)
 
     def handle_file(
         self, transcriber: Transcriber, asked: TranscribeRequest, content: bytes

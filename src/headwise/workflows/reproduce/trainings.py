@@ -130,6 +130,8 @@ def _differing(theirs: Mapping[str, Any], ours: Mapping[str, Any]) -> Iterator[s
 def _share_done(training: Training, store: CellStore) -> float:
     if training.name in store:
         return 1.0
+    if not training.run.is_dir():
+        return 0.0
     metrics, train = RunDirectory(training.run).metrics_file, training.config.train
     if not metrics.exists():
         return 0.0
