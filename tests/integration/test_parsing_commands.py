@@ -137,10 +137,12 @@ def test_trees_are_evaluated(trained_parser: Path, tmp_path: Path, headwise: Hea
     assert (code, len(output.splitlines())) == (0, 3)
     parameters = tmp_path / "only.prm"
     parameters.write_text("LABELED 0\n")
-    same = ("--parameters", str(parameters), "--set", "decode.beam=1", "--json")
+    same = ("--parameters", str(parameters), "--beam", "1", "--alpha", "0.5", "--json")
     code, output, _ = headwise("evaluate", str(trained_parser), *trees, *same)
     (unlabelled,) = json.loads(output)["runs"]
     assert (code, unlabelled["overall"]["words"] > run["overall"]["words"]) == (0, True)
+    code, _, errors = headwise("evaluate", str(trained_parser), *trees, "--beam", "10000000")
+    assert (code, "decode.beam = 10000000 must be at most" in errors) == (2, True), errors
 
 
 def test_a_score_is_that_of_the_files(

@@ -98,6 +98,10 @@ def evaluate(
     """
     config = _config_of(runs)
     task = config.task
+    if task != "translation" and config.row.assembly == "seq2seq":
+        search = {"beam": beam, "alpha": alpha}
+        overrides += tuple(f"decode.{key}={v}" for key, v in search.items() if v is not None)
+        beam = alpha = None
     given = {
         "--src": source,
         "--ref": references,
