@@ -116,7 +116,7 @@ def get_clips(
     version: int,
     tables: Mapping[str, str] | None = None,
 ) -> Path:
-    """Return the folder of some clips, by whoever can speak here; make them if missing.
+    """Return the folder of some clips, with the voices that are here; make them if missing.
 
     Beside them it has tables, given by their names and contents. `about` is said before they are
     made.
