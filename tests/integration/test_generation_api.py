@@ -92,7 +92,7 @@ def test_an_answer_is_what_the_generator_returns(server: Running, generator: Gen
     assert empty["text"] == generator.generate("", max_tokens=3).text
 
 
-def test_the_same_seed_gives_the_same_text_whoever_else_is_served(
+def test_the_same_seed_gives_the_same_text_beside_other_requests(
     server: Running, generator: Generator
 ) -> None:
     """Thirty requests at once, with settings of their own, half of them streamed."""

@@ -85,7 +85,7 @@ class Writing:
     ) -> None:
         self._batcher, self._ticket, self._arrivals = batcher, ticket, arrivals
         self.num_prompt_tokens = num_prompt_tokens
-        # Its error is known even if nobody waits for it any more.
+        # Read the error, which would be logged if no one awaited it.
         ticket.future.add_done_callback(lambda each: each.cancelled() or each.exception())
 
     def drop(self) -> None:

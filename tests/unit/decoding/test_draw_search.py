@@ -41,7 +41,7 @@ def alone(table: Table, number: int, settings: Drawing) -> list[tuple[int, float
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_outputs_are_the_same_whoever_joins_and_leaves(seed: int) -> None:
+def test_outputs_are_the_same_when_others_join_and_leave(seed: int) -> None:
     generator, table = random.Random(seed), Table(9, tables(20))
     settings = {
         number: Drawing(key=(seed, number), limit=generator.randint(1, 7), **SETTINGS[number % 4])

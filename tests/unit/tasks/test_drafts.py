@@ -117,7 +117,7 @@ def run_all(drafts: Drafts, waiting: dict[int, Draft], seed: int) -> dict[int, l
 
 @pytest.mark.usefixtures("double")
 @pytest.mark.parametrize("context", [3, 10])
-def test_drafts_are_what_generate_returns_whoever_joins(context: int) -> None:
+def test_drafts_are_what_generate_returns_when_others_join(context: int) -> None:
     """Beyond the context too, with prompts of different lengths, and two draws of each."""
     generator = make_generator(context)
     prompts = ["ban", "bora kon", "", "dun\nban", "ban bara dun kon " * 3, "kan"]

@@ -109,7 +109,7 @@ def test_the_test_is_on_speakers_that_training_never_hears() -> None:
     assert counts == {"train": 3_010, "test": 490}
 
 
-def test_the_same_is_said_each_time_and_by_a_speaker_whoever_else_there_is(
+def test_a_speaker_says_the_same_each_time_beside_other_speakers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     before = clips()
